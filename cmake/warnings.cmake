@@ -1,0 +1,2 @@
+add_library(vestige_warnings INTERFACE)
+target_compile_options(vestige_warnings INTERFACE -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Werror)

@@ -1,0 +1,60 @@
+#pragma once
+
+// Attention over sets of latent rows, and the exact merge of its parts.
+// Attention over any set of rows gives (out, lse); parts over disjoint sets merge into the part of the
+// union (vestigekv.md, Lemma 1). lse is natural log. An empty set has out = 0, lse = max = -inf.
+
+#include <span>
+
+#include "vestige/device.h"
+#include "vestige/layout.h"
+#include "vestige/tensor.h"
+
+namespace vestige {
+
+/// Dense causal attention of a prefill chunk, un-absorbed: key = [W_UK c ; branch], value = W_UV c.
+/// Query i has position `position` + i and sees rows 0 .. position + i; those rows are in `rows` already.
+/// Never holds more than a tile of scores. The bits of one query's output depend on its position, its
+/// query and the rows, not on t or on threads.
+struct AttendPrefillParams {
+  ConstTensorView q;     ///< [t, h, d_nope + d_branch] f32
+  RowPages rows;         ///< at least position + t rows
+  ConstTensorView w_uk;  ///< [h, d_nope, d_content] f32 or bf16; stride[0] free
+  ConstTensorView w_uv;  ///< [h, d_v, d_content] f32 or bf16; stride[0] free
+  TensorView out;        ///< [t, h, d_v] f32
+  int64_t position = 0;
+  float scale = 1.0f;
+};
+Status attend_prefill_check(const AttendPrefillParams& p);
+
+/// The rows one sequence attends in one part.
+struct RowSet {
+  RowPages pages;
+  const int32_t* ids = nullptr;      ///< row ids to attend, ascending; null = rows 0 .. n - 1
+  const int32_t* n_rows = nullptr;   ///< device pointer to n; null = pages.n_rows
+};
+
+/// Decode attention in absorbed form over one set of rows a sequence; all heads share one pass:
+///   s = scale * q . [c ; branch],  out = sum softmax(s) c,  lse = log sum exp(s),  max = max s
+/// The set is walked in fixed runs of rows, merged in order: bits do not depend on threads.
+struct AttendRowsParams {
+  ConstTensorView q;                ///< [b, h, d_content + d_branch] f32
+  std::span<const RowSet> rows;     ///< [b]
+  TensorView out;                   ///< [b, h, d_content] f32
+  TensorView lse;                   ///< [b, h] f32
+  TensorView max;                   ///< [b, h] f32, or empty
+  float scale = 1.0f;
+};
+Status attend_rows_check(const AttendRowsParams& p);
+
+/// out = sum_p exp(lse_p - lse) part_p with lse = log sum_p exp(lse_p), in the order of p.
+/// All parts empty: out = 0, lse = -inf.
+struct MergePartsParams {
+  ConstTensorView part;  ///< [n_parts, b, h, d] f32; stride[0] free
+  ConstTensorView lse;   ///< [n_parts, b, h] f32; stride[0] free
+  TensorView out;        ///< [b, h, d] f32; may be part 0
+  TensorView lse_out;    ///< [b, h] f32, or empty
+};
+Status merge_parts_check(const MergePartsParams& p);
+
+}  // namespace vestige

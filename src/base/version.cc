@@ -1,0 +1,7 @@
+#include "vestige/version.h"
+
+namespace vestige {
+
+const char* version() { return VESTIGE_VERSION; }
+
+}  // namespace vestige
