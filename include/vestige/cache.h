@@ -1,0 +1,81 @@
+#pragma once
+
+// The rows of one sequence in one attention layer: closed blocks, of which some rows are kept (attended at
+// every step, in a contiguous arena) and all others archived (exact, attended when recalled), and the open
+// tail (attended). kept + archive + tail are a partition of the rows at all times.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "vestige/device.h"
+#include "vestige/layout.h"
+#include "vestige/policy.h"
+#include "vestige/status.h"
+
+namespace vestige {
+
+/// What one decode step did in one layer; sums over steps and layers are the numbers every tool prints.
+struct StepRecord {
+  int64_t n_steps = 0;      ///< layer-steps added up in this record
+  int64_t n_kept = 0;       ///< kept rows attended
+  int64_t n_tail = 0;       ///< tail rows attended
+  int64_t n_archived = 0;   ///< rows in the archive
+  int64_t n_recalled = 0;   ///< archived rows attended
+  int64_t n_overflowed = 0; ///< layer-steps in which the whole archive was attended instead
+  int64_t read_bytes = 0;   ///< rows and index bytes read
+  int64_t full_bytes = 0;   ///< bytes that attention over every row would read
+  double attend_us = 0;     ///< time in attention (wall), scan and merge included
+  void add(const StepRecord& other);
+};
+
+class LayerCache {
+ public:
+  /// @param scale attention scale, > 0. @param h_q query heads, >= 1.
+  static Result<std::unique_ptr<LayerCache>> create(const RowLayout& layout, int32_t h_q, float scale,
+                                                    std::shared_ptr<const CachePolicy> policy);
+  virtual ~LayerCache() = default;
+
+  /// Room for `n` new rows at the end: views to write into, content [n, d_content] and branch [n, d_branch].
+  /// n may not cross a block border (see rows_until_close). The rows count once written: call commit(n).
+  virtual Status reserve(int64_t n, TensorView* content, TensorView* branch) = 0;
+  /// Makes the reserved rows part of the tail and closes the block if it is full: scores it, picks the kept
+  /// rows anew over all closed rows, and extends the index if there is one.
+  virtual Status commit(int64_t n, Stream& stream) = 0;
+  virtual int64_t rows_until_close() const = 0;
+
+  /// Appends n f32 rows [n, d_row] (rounded to the layout's dtype), crossing block borders as needed.
+  virtual Status append(const ConstTensorView& rows, Stream& stream) = 0;
+
+  /// Fits the recall index to the prompt's last queries; a no-op for policies without one.
+  /// @param queries [n, h_q, d_row] f32 absorbed; the last query is that of the last row.
+  virtual Status fit_recall(const ConstTensorView& queries, Stream& stream) = 0;
+
+  /// One decode step: attention of q [1, h_q, d_row] over kept, tail and recalled rows.
+  /// @param out [1, h_q, d_content] f32. @param lse [1, h_q] f32 or empty. @param record added to, may be null.
+  virtual Status attend(const ConstTensorView& q, const TensorView& out, const TensorView& lse, StepRecord* record,
+                        Stream& stream) = 0;
+
+  /// All rows, tail included, in position order (dense prefill attention reads these).
+  virtual RowPages pages() const = 0;
+  virtual const RowLayout& layout() const = 0;
+  virtual int32_t h_q() const = 0;
+  virtual float scale() const = 0;
+  virtual const CachePolicy& policy() const = 0;
+  virtual int64_t n_rows() const = 0;
+  virtual int64_t n_closed() const = 0;
+  virtual std::vector<int32_t> kept_ids() const = 0;  ///< ascending
+  virtual int64_t n_kept() const = 0;
+  /// Bytes of memory held, by part, for inspect and for the conformance test.
+  struct Bytes {
+    int64_t rows = 0, kept_arena = 0, index = 0, scores = 0;
+  };
+  virtual Bytes bytes() const = 0;
+
+  /// Saves every part under `prefix`; loads it back, row and index memory then being views of the source.
+  virtual Status save(const std::string& prefix, TensorSink& sink) const = 0;
+  virtual Status load(const std::string& prefix, const TensorSource& source) = 0;
+};
+
+}  // namespace vestige

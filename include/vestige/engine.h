@@ -1,0 +1,111 @@
+#pragma once
+
+// A document read once, kept as a Context, saved to a .vctx file, and asked many times.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "vestige/cache.h"
+#include "vestige/device.h"
+#include "vestige/model.h"
+#include "vestige/policy.h"
+#include "vestige/status.h"
+#include "vestige/tokenizer.h"
+
+namespace vestige {
+
+struct EngineOptions {
+  std::string model_dir;
+  StreamOptions stream;
+  ModelOptions model;
+};
+
+/// A loaded model, its tokenizer and one stream. One caller at a time.
+class Engine {
+ public:
+  static Result<std::unique_ptr<Engine>> create(const EngineOptions& options);
+  const Model& model() const { return *model_; }
+  const Tokenizer& tokenizer() const { return *tokenizer_; }
+  Stream& stream() { return *stream_; }
+
+ private:
+  Engine() = default;
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+};
+
+/// Called now and then during long work; returns false to stop it (the work then returns Cancelled).
+using ProgressFn = std::function<bool(int64_t n_done, int64_t n_total)>;
+
+/// A .vctx file, opened and checked: format, version, structure and every checksum. Rows are read with pread
+/// for the check, so that no archive page is mapped in before it is recalled. Shared by contexts.
+class ContextFile {
+ public:
+  /// @return NotFound, IoError, DataLoss (cut or damaged, naming what), Unsupported (a newer version).
+  static Result<std::shared_ptr<const ContextFile>> open(const std::string& path);
+  virtual ~ContextFile() = default;
+  virtual const std::string& path() const = 0;
+  virtual int64_t size_bytes() const = 0;
+  virtual int64_t n_tokens() const = 0;
+  virtual const PolicyConfig& policy() const = 0;
+  virtual const std::string& model_identity() const = 0;
+  virtual const std::string& model_dir() const = 0;  ///< as given when the file was made; a hint only
+  virtual const TensorSource& tensors() const = 0;
+};
+
+/// One sequence: tokens read so far, one LayerCache per attention layer, and the model's fixed state.
+class Context {
+ public:
+  static Result<std::unique_ptr<Context>> create(Engine& engine, const PolicyConfig& policy);
+  /// @return Mismatch, naming both identities, if the file was made with another model.
+  static Result<std::unique_ptr<Context>> load(Engine& engine, std::shared_ptr<const ContextFile> file);
+  virtual ~Context() = default;
+
+  /// Reads document tokens with dense attention. May be called many times with pieces of any size: bytes come
+  /// out the same, since whole tiles are computed at fixed positions and a remainder waits for finish_reading().
+  /// @return InvalidArgument if the model's max_tokens would be passed or a token id is out of range; Cancelled.
+  virtual Status read(std::span<const int32_t> tokens, const ProgressFn& progress) = 0;
+  /// Ends the document: computes the remainder and fits the recall index to the last queries.
+  virtual Status finish_reading(const ProgressFn& progress) = 0;
+
+  /// Feeds tokens one by one in decode form: through kept, tail and recalled rows. Needs finish_reading().
+  virtual Status feed(std::span<const int32_t> tokens, StepRecord* record) = 0;
+  /// Logits [n_vocab] f32 after the last token; computed on first call. InvalidArgument before any token.
+  virtual Result<std::span<const float>> logits() = 0;
+
+  virtual int64_t n_tokens() const = 0;
+  virtual std::span<const int32_t> tokens() const = 0;
+  virtual std::span<LayerCache* const> caches() const = 0;
+  virtual int64_t state_bytes() const = 0;
+
+  /// Writes a .vctx beside `path` and renames it into place. Needs finish_reading().
+  virtual Status save(const std::string& path, const ProgressFn& progress) const = 0;
+};
+
+struct GenerateOptions {
+  int32_t n_tokens = 32;             ///< at most; >= 0
+  float temperature = 0.0f;          ///< 0 = greedy (ties: the lower id); else softmax sampling
+  uint64_t seed = 0;
+  std::vector<std::string> stop;     ///< ends when the text contains one; the stop text is cut off
+  /// Called with each new piece of text (whole UTF-8 characters); false stops.
+  std::function<bool(std::string_view piece)> on_text;
+};
+
+struct GenerateResult {
+  std::string text;
+  std::vector<int32_t> tokens;
+  std::string finish_reason;  ///< "stop" (stop text or end token), "length" or "cancelled"
+  StepRecord record;          ///< of the generated tokens' steps
+  StepRecord worst;           ///< the single layer-step that recalled most
+  double decode_s = 0;        ///< wall time of the generated tokens
+};
+
+/// Generates from the context as it stands, and leaves it advanced by the generated tokens.
+Result<GenerateResult> generate(Engine& engine, Context& context, const GenerateOptions& options);
+
+}  // namespace vestige

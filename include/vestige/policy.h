@@ -1,0 +1,123 @@
+#pragma once
+
+// A cache policy decides two things, per sequence and layer: which closed rows stay attended, and which
+// archived rows join one decode step. It sees rows, never a model.
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "vestige/device.h"
+#include "vestige/layout.h"
+#include "vestige/ops.h"
+#include "vestige/status.h"
+
+namespace vestige {
+
+/// Settings every policy has, and the policy's own as name = value pairs.
+struct PolicyConfig {
+  std::string name = "vestige";   ///< a name from policy_names()
+  int32_t block_rows = 4096;      ///< rows of a block, in [64, 1 << 20]; the open tail is never compressed
+  double ratio = 32;              ///< closed rows per kept row, >= 1; 1 keeps every row
+  int32_t n_sinks = 4;            ///< first rows of the sequence, always kept, beyond the ratio; in [0, block_rows]
+  uint64_t seed = 0;              ///< of policies that draw at random
+  std::map<std::string, double> settings;  ///< the policy's own; names and ranges in PolicyInfo::settings
+};
+
+/// One setting of a policy; CLI, help and docs read this list.
+struct PolicySetting {
+  const char* name;
+  double default_value, min, max;  ///< range is closed
+  const char* sentence;            ///< what it does
+};
+
+struct PolicyInfo {
+  const char* name;
+  const char* sentence;
+  const char* source;  ///< paper, equation
+  std::vector<PolicySetting> settings;
+};
+
+/// A store of named tensors: what a recall index saves into and loads from. Implemented by the file format.
+class TensorSink {
+ public:
+  virtual ~TensorSink() = default;
+  /// The bytes are copied or written before the call returns.
+  virtual Status put(const std::string& name, const ConstTensorView& value) = 0;
+};
+class TensorSource {
+ public:
+  virtual ~TensorSource() = default;
+  /// A view into memory that outlives whatever is loaded from it. NotFound if absent; DataLoss if the stored
+  /// dtype or shape is not the one wanted (-1 = any).
+  virtual Result<ConstTensorView> get(const std::string& name, DType dtype, std::vector<int64_t> shape) const = 0;
+};
+
+/// What a recall index is fitted to, at the end of a prefill.
+struct RecallFit {
+  ConstTensorView queries;    ///< [n, h, d_row] f32: absorbed queries of the prompt's last n tokens
+  int64_t first_position = 0; ///< position of queries[0]; query i may see rows <= first_position + i
+  RowPages rows;              ///< all rows of the sequence, tail included
+  int64_t n_closed = 0;       ///< rows that are closed; the index covers these
+  const uint8_t* kept = nullptr;  ///< [n_closed], 1 = kept
+  float scale = 1.0f;
+};
+
+/// The rows a step wants from the archive.
+struct RecallStep {
+  ConstTensorView q;            ///< [1, h, d_row] f32
+  ConstTensorView kept_max;     ///< [1, h] f32: best true score over the kept rows
+  ConstTensorView kept_lse;     ///< [1, h] f32
+  RowPages rows;
+  int64_t n_closed = 0;
+  const uint8_t* kept = nullptr;
+  float scale = 1.0f;
+  TensorView ids;               ///< [1, capacity] i32, out, ascending
+  TensorView n_ids;             ///< [1] i32, out
+  TensorView n_fired;           ///< [1] i32, out; > capacity: the cache attends the whole archive instead
+};
+
+/// Index of one sequence and layer over its closed rows. Not thread-safe.
+class RecallIndex {
+ public:
+  virtual ~RecallIndex() = default;
+  /// Builds everything anew from the prompt's own queries. May be called again.
+  virtual Status fit(const RecallFit& fit, Stream& stream) = 0;
+  /// Adds the rows [n_indexed, n_closed) with the present basis and thresholds. `kept` is the new membership.
+  virtual Status extend(const RowPages& rows, int64_t n_closed, Stream& stream) = 0;
+  virtual Status recall(const RecallStep& step, Stream& stream) = 0;
+  /// Bytes of the index in memory, the branch not counted (it is read in place from the rows).
+  virtual int64_t size_bytes() const = 0;
+  /// Bytes read by one recall() over n_closed rows, for the step record.
+  virtual int64_t scan_bytes(int64_t n_closed) const = 0;
+  virtual Status save(const std::string& prefix, TensorSink& sink) const = 0;
+  virtual Status load(const std::string& prefix, const TensorSource& source, int64_t n_closed) = 0;
+};
+
+/// Stateless and shared by all sequences and layers; thread-safe.
+class CachePolicy {
+ public:
+  virtual ~CachePolicy() = default;
+  virtual const PolicyConfig& config() const = 0;
+  /// Rows kept of n_closed, sinks not counted; in [0, n_closed], non-decreasing. Default: round(n / ratio), at least 1.
+  virtual int64_t n_keep(int64_t n_closed) const;
+  /// Score of each row of one closed block, higher = keep; fixed once computed.
+  /// @param branch, content  [block_rows, d] of the row dtype; empty branch if the layout has none
+  /// @param first_position   position of the block's first row
+  virtual Status score_block(const ConstTensorView& content, const ConstTensorView& branch, int64_t first_position,
+                             const TensorView& score, Stream& stream) const = 0;
+  /// Null: rows that are not kept stay out for good.
+  virtual std::unique_ptr<RecallIndex> create_index(const RowLayout& layout) const;
+};
+
+/// Every policy of this build, in registry order.
+std::vector<PolicyInfo> policy_infos();
+
+/// @return InvalidArgument naming the field, its value and its range (an unknown policy or setting too);
+///         Unsupported if the policy needs a branch and `layout` has none.
+Result<std::shared_ptr<const CachePolicy>> create_policy(const PolicyConfig& config, const RowLayout& layout);
+
+}  // namespace vestige
