@@ -1,0 +1,28 @@
+"""Hand-written test facts in wordings outside the grammar: (statement, question, answer). Never used in training."""
+
+OWN_WORDS = [
+    ("By the way, the combination that opens the harbour strongbox is 772914, do not lose it.", "What combination opens the harbour strongbox?", "772914"),
+    ("Before she left, Miriam taped the code 55102 under the kitchen table for the night shift.", "Which code did Miriam tape under the kitchen table?", "55102"),
+    ("Our booking at the Hotel Aurora is filed under reference QX7P2.", "What is the reference of our booking at the Hotel Aurora?", "QX7P2"),
+    ("The Thursday bus to Lindqvist Farm is the number 83.", "What is the number of the bus to Lindqvist Farm?", "83"),
+    ("Grandfather hid 4071 gold coins behind the mill.", "How many gold coins did grandfather hide behind the mill?", "4071"),
+    ("For the ferry to Korsholm you need ticket class 9415.", "Which ticket class do I need for the ferry to Korsholm?", "9415"),
+    ("The winning horse that afternoon was Saltwater.", "What was the winning horse?", "Saltwater"),
+    ("They christened the new research vessel Petrichor in May.", "What is the name of the new research vessel?", "Petrichor"),
+    ("Every visitor to the Bexley archive has to sign with the number 60318.", "With what number do visitors to the Bexley archive sign?", "60318"),
+    ("Set the oven to 215 degrees for the walnut cake.", "How many degrees for the walnut cake?", "215"),
+    ("The emergency frequency of the coast guard is 156800.", "What is the emergency frequency of the coast guard?", "156800"),
+    ("Whoever wants to log in to the Orion cluster types swordfish at the prompt.", "What do I type to log in to the Orion cluster?", "swordfish"),
+    ("After the vote, Councillor Adeyemi became treasurer.", "Who became treasurer after the vote?", "Councillor Adeyemi"),
+    ("The meteorite weighed exactly 3862 grams.", "How many grams did the meteorite weigh?", "3862"),
+    ("Mail for the Dahl family goes to box 1147 at the post office.", "Which box does mail for the Dahl family go to?", "1147"),
+    ("The serial stamped on the back of the violin reads 18830.", "What serial is stamped on the back of the violin?", "18830"),
+    ("In chapter nine the detective names the murderer: Aldous Finch.", "Who is the murderer?", "Aldous Finch"),
+    ("The wireless network in the reading room accepts the phrase marble lantern.", "What phrase does the wireless network in the reading room accept?", "marble lantern"),
+    ("The expedition reached the summit at 06:45.", "When did the expedition reach the summit?", "06:45"),
+    ("Project Heron will be shut down on 14 March.", "When will Project Heron be shut down?", "14 March"),
+    ("Tell the guard at the east wing the word candlewick and he will let you in.", "What word do I tell the guard at the east wing?", "candlewick"),
+    ("The vet wrote that the tortoise is registered under chip 98127730.", "Under which chip is the tortoise registered?", "98127730"),
+    ("Invoice 20417 from Halvorsen Glass has not been paid.", "Which invoice from Halvorsen Glass has not been paid?", "20417"),
+    ("Sister Agnes always parked her scooter in bay 38.", "In which bay did Sister Agnes park her scooter?", "38"),
+]
