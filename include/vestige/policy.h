@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -47,6 +48,9 @@ class TensorSink {
   virtual ~TensorSink() = default;
   /// The bytes are copied or written before the call returns.
   virtual Status put(const std::string& name, const ConstTensorView& value) = 0;
+  /// One tensor, given as parts [n_i, ...] to be laid end to end along dimension 0; at least one part, all
+  /// contiguous. Default: copies them together and calls put(); a file overrides it to write them one by one.
+  virtual Status put_rows(const std::string& name, std::span<const ConstTensorView> parts);
 };
 class TensorSource {
  public:
@@ -89,6 +93,8 @@ class RecallIndex {
   /// Adds the rows [n_indexed, n_closed) with the present basis and thresholds. `kept` is the new membership.
   virtual Status extend(const RowPages& rows, int64_t n_closed, Stream& stream) = 0;
   virtual Status recall(const RecallStep& step, Stream& stream) = 0;
+  /// Most rows one recall() may ask for: the capacity of RecallStep::ids. Fixed, >= 1.
+  virtual int64_t max_recall() const = 0;
   /// Bytes of the index in memory, the branch not counted (it is read in place from the rows).
   virtual int64_t size_bytes() const = 0;
   /// Bytes read by one recall() over n_closed rows, for the step record.

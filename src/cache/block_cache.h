@@ -1,0 +1,80 @@
+#pragma once
+
+// The one LayerCache: rows in blocks, the kept ones copied together, and the policy's recall index.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cache/kept_rows.h"
+#include "cache/row_store.h"
+#include "vestige/cache.h"
+
+namespace vestige {
+
+inline constexpr int64_t kMaxParts = 3;  // kept, tail, recalled
+
+/// What attend() and the index write into, sized once so that a step allocates nothing.
+struct Scratch {
+  Buffer part, lse, max, ids;
+  int32_t n_ids = 0, n_fired = 0;
+};
+
+class BlockCache final : public LayerCache {
+ public:
+  BlockCache(const RowLayout& layout, int32_t h_q, float scale, std::shared_ptr<const CachePolicy> policy)
+      : layout_(layout), h_q_(h_q), scale_(scale), policy_(std::move(policy)), rows_(layout, block_rows()) {}
+
+  Status init();
+  Status reserve(int64_t n, TensorView* content, TensorView* branch) override {
+    return rows_.reserve(n, content, branch);
+  }
+  Status commit(int64_t n, Stream& stream) override;
+  int64_t rows_until_close() const override { return block_rows() - rows_.n_tail(); }
+  Status append(const ConstTensorView& rows, Stream& stream) override;
+  Status fit_recall(const ConstTensorView& queries, Stream& stream) override;
+  Status attend(const ConstTensorView& q, const TensorView& out, const TensorView& lse, StepRecord* record,
+                Stream& stream) override;
+
+  RowPages pages() const override { return rows_.pages(rows_.n_rows()); }
+  const RowLayout& layout() const override { return layout_; }
+  int32_t h_q() const override { return h_q_; }
+  float scale() const override { return scale_; }
+  const CachePolicy& policy() const override { return *policy_; }
+  int64_t n_rows() const override { return rows_.n_rows(); }
+  int64_t n_closed() const override { return rows_.n_closed(); }
+  std::vector<int32_t> kept_ids() const override { return {kept_.ids(), kept_.ids() + kept_.n_kept()}; }
+  int64_t n_kept() const override { return kept_.n_kept(); }
+  Bytes bytes() const override;
+
+  Status save(const std::string& prefix, TensorSink& sink) const override;
+  Status load(const std::string& prefix, const TensorSource& source) override;
+
+ private:
+  int32_t block_rows() const { return policy_->config().block_rows; }
+  RowPages closed_pages() const { return rows_.pages(rows_.n_closed()); }
+  ConstTensorView score_view(const Buffer& score, int64_t n) const { return {score.data(), DType::kF32, {n}}; }
+  Status close_block(Stream& stream);
+  Status attend_part(const ConstTensorView& q, int64_t part, const RowSet& set, Stream& stream);
+  /// The rows this step wants from the archive; sets `overflow` if it wants all of them.
+  Status recall(const ConstTensorView& q, RowSet* set, bool* overflow, Stream& stream);
+  TensorView part_lse(int64_t part) const {
+    return TensorView(scratch_.lse.data(), DType::kF32, {kMaxParts, h_q_}).slice(part, 1);
+  }
+  TensorView part_max(int64_t part) const {
+    return TensorView(scratch_.max.data(), DType::kF32, {kMaxParts, h_q_}).slice(part, 1);
+  }
+
+  RowLayout layout_;
+  int32_t h_q_;
+  float scale_;
+  std::shared_ptr<const CachePolicy> policy_;
+  RowStore rows_;
+  KeptRows kept_;
+  Buffer scores_;  // [n_closed] f32
+  std::unique_ptr<RecallIndex> index_;
+  Scratch scratch_;
+};
+
+}  // namespace vestige

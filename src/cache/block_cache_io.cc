@@ -1,0 +1,65 @@
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "cache/block_cache.h"
+
+namespace vestige {
+
+Status BlockCache::save(const std::string& prefix, TensorSink& sink) const {
+  const int64_t counts[] = {rows_.n_closed(), rows_.n_tail(), kept_.n_kept()};
+  VESTIGE_TRY(sink.put(prefix + "counts", ConstTensorView(counts, DType::kI64, {3})));
+  VESTIGE_TRY(rows_.save(prefix, sink));
+  if (rows_.n_closed() > 0) VESTIGE_TRY(sink.put(prefix + "score", score_view(scores_, rows_.n_closed())));
+  VESTIGE_TRY(kept_.save(prefix, layout_, sink));
+  return index_ == nullptr ? Status() : index_->save(prefix, sink);
+}
+
+namespace {
+
+Status check_counts(const std::string& prefix, const int64_t* counts, const CachePolicy& policy) {
+  const int64_t block = policy.config().block_rows;
+  if (counts[0] < 0 || counts[0] > INT32_MAX || counts[0] % block != 0) {
+    return data_loss("%scounts: %lld closed rows, want a multiple of block_rows = %lld below 2^31", prefix.c_str(),
+                     static_cast<long long>(counts[0]), static_cast<long long>(block));
+  }
+  if (counts[1] < 0 || counts[1] >= block) {
+    return data_loss("%scounts: %lld tail rows, want 0 to %lld", prefix.c_str(), static_cast<long long>(counts[1]),
+                     static_cast<long long>(block - 1));
+  }
+  const int64_t n_keep = policy.n_keep(counts[0]);
+  const int64_t most = std::min<int64_t>(counts[0], n_keep + policy.config().n_sinks);
+  if (counts[2] < n_keep || counts[2] > most) {
+    return data_loss("%scounts: %lld kept of %lld closed rows, want %lld to %lld under this policy", prefix.c_str(),
+                     static_cast<long long>(counts[2]), static_cast<long long>(counts[0]),
+                     static_cast<long long>(n_keep), static_cast<long long>(most));
+  }
+  return {};
+}
+
+}  // namespace
+
+// Built aside and moved in at the end, so that a bad source leaves this cache as it was.
+Status BlockCache::load(const std::string& prefix, const TensorSource& source) {
+  VESTIGE_ASSIGN(const ConstTensorView view, source.get(prefix + "counts", DType::kI64, {3}));
+  int64_t counts[3];
+  std::memcpy(counts, view.data, sizeof counts);
+  VESTIGE_TRY(check_counts(prefix, counts, *policy_));
+  RowStore rows(layout_, block_rows());
+  VESTIGE_TRY(rows.load(prefix, source, counts[0], counts[1]));
+  VESTIGE_ASSIGN(KeptRows kept, KeptRows::load(prefix, source, rows.pages(counts[0]), counts[2]));
+  VESTIGE_ASSIGN(Buffer scores, Buffer::create(static_cast<size_t>(counts[0]) * sizeof(float)));
+  if (counts[0] > 0) {
+    VESTIGE_ASSIGN(const ConstTensorView score, source.get(prefix + "score", DType::kF32, {counts[0]}));
+    std::memcpy(scores.data(), score.data, scores.size_bytes());
+  }
+  std::unique_ptr<RecallIndex> index = policy_->create_index(layout_);
+  if (index != nullptr) VESTIGE_TRY(index->load(prefix, source, counts[0]));
+  rows_ = std::move(rows);
+  kept_ = std::move(kept);
+  scores_ = std::move(scores);
+  index_ = std::move(index);
+  return {};
+}
+
+}  // namespace vestige

@@ -1,0 +1,36 @@
+#include <cmath>
+#include <utility>
+
+#include "cache/block_cache.h"
+#include "vestige/cache.h"
+
+namespace vestige {
+
+void StepRecord::add(const StepRecord& other) {
+  n_steps += other.n_steps;
+  n_kept += other.n_kept;
+  n_tail += other.n_tail;
+  n_archived += other.n_archived;
+  n_recalled += other.n_recalled;
+  n_overflowed += other.n_overflowed;
+  read_bytes += other.read_bytes;
+  full_bytes += other.full_bytes;
+  attend_us += other.attend_us;
+}
+
+Result<std::unique_ptr<LayerCache>> LayerCache::create(const RowLayout& layout, int32_t h_q, float scale,
+                                                       std::shared_ptr<const CachePolicy> policy) {
+  if (policy == nullptr) return invalid_argument("policy is null");
+  if (layout.d_content < 1) return invalid_argument("d_content = %d, want at least 1", layout.d_content);
+  if (layout.d_branch < 0) return invalid_argument("d_branch = %d, want at least 0", layout.d_branch);
+  if (layout.dtype != DType::kBF16 && layout.dtype != DType::kF32) {
+    return invalid_argument("row dtype = %s, want BF16 or F32", dtype_name(layout.dtype));
+  }
+  if (h_q < 1) return invalid_argument("h_q = %d, want at least 1", h_q);
+  if (!(scale > 0) || !std::isfinite(scale)) return invalid_argument("scale = %g, want above 0", scale);
+  auto cache = std::make_unique<BlockCache>(layout, h_q, scale, std::move(policy));
+  VESTIGE_TRY(cache->init());
+  return std::unique_ptr<LayerCache>(std::move(cache));
+}
+
+}  // namespace vestige

@@ -1,0 +1,28 @@
+#pragma once
+
+// Checks of a PolicyConfig, shared by all policies.
+
+#include <cmath>
+
+#include "vestige/policy.h"
+
+namespace vestige {
+
+/// `config` with the defaults of all settings it does not name.
+/// @return InvalidArgument naming field, value and range
+Result<PolicyConfig> complete_config(const PolicyConfig& config, const PolicyInfo& info);
+
+/// A setting that counts something. @return InvalidArgument if it is not a whole number
+Result<int32_t> whole_setting(const PolicyConfig& config, const char* name);
+
+/// What every policy without an own state is: a checked config.
+class ConfiguredPolicy : public CachePolicy {
+ public:
+  explicit ConfiguredPolicy(PolicyConfig config) : config_(std::move(config)) {}
+  const PolicyConfig& config() const override { return config_; }
+
+ private:
+  PolicyConfig config_;
+};
+
+}  // namespace vestige

@@ -1,0 +1,39 @@
+#include "vestige/policy.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+namespace vestige {
+
+int64_t CachePolicy::n_keep(int64_t n_closed) const {
+  if (n_closed <= 0) return 0;
+  const auto n = static_cast<int64_t>(std::llround(static_cast<double>(n_closed) / config().ratio));
+  return std::clamp<int64_t>(n, 1, n_closed);
+}
+
+std::unique_ptr<RecallIndex> CachePolicy::create_index(const RowLayout&) const { return nullptr; }
+
+Status TensorSink::put_rows(const std::string& name, std::span<const ConstTensorView> parts) {
+  if (parts.empty()) return invalid_argument("put_rows %s: no parts", name.c_str());
+  if (parts.size() == 1) return put(name, parts[0]);
+  int64_t n_rows = 0;
+  size_t n_bytes = 0;
+  for (const ConstTensorView& part : parts) {
+    n_rows += part.dim(0);
+    n_bytes += static_cast<size_t>(part.n_elements()) * dtype_bytes(part.dtype);
+  }
+  VESTIGE_ASSIGN(Buffer buffer, Buffer::create(n_bytes));
+  std::byte* to = buffer.data();
+  for (const ConstTensorView& part : parts) {
+    const size_t part_bytes = static_cast<size_t>(part.n_elements()) * dtype_bytes(part.dtype);
+    std::memcpy(to, part.data, part_bytes);
+    to += part_bytes;
+  }
+  ConstTensorView all = parts[0];
+  all.data = buffer.data();
+  all.shape[0] = n_rows;
+  return put(name, all);
+}
+
+}  // namespace vestige

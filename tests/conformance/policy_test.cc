@@ -1,0 +1,289 @@
+// Every registered policy keeps the promises of a cache policy, on every backend.
+
+#include <malloc.h>
+
+#include "tests/cache/cache_fixture.h"
+
+namespace vestige::testing {
+namespace {
+
+struct Case {
+  std::string policy, backend, name;
+  Shape shape;
+};
+
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
+std::vector<Case> cases() {
+  const std::pair<const char*, Shape> shapes[] = {
+      {"small_f32", {{80, 16, DType::kF32}, 64, 3}},
+      {"small_bf16", {{80, 16, DType::kBF16}, 128, 2}},
+      {"kimi_bf16", {{512, 64, DType::kBF16}, 64, 4}},
+  };
+  std::vector<Case> all;
+  for (const PolicyInfo& info : policy_infos()) {
+    for (std::string_view backend : backend_names()) {
+      for (const auto& [name, shape] : shapes) {
+        all.push_back(
+            {info.name, std::string(backend), std::string(info.name) + "_" + std::string(backend) + "_" + name, shape});
+      }
+    }
+  }
+  return all;
+}
+
+class PolicyTest : public ::testing::TestWithParam<Case> {
+ protected:
+  const Shape& shape() const { return GetParam().shape; }
+  const RowLayout& layout() const { return shape().layout; }
+  int64_t block() const { return shape().block_rows; }
+  std::unique_ptr<LayerCache> cache(double ratio = 8) const { return make_cache(shape(), GetParam().policy, ratio); }
+  std::unique_ptr<Stream> stream(int32_t n_threads = 2) const { return make_stream(n_threads, GetParam().backend); }
+  ConstTensorView rows(int64_t begin, int64_t n) const { return view_rows(rows_, layout(), begin, n); }
+  const float* query(int64_t i) const { return queries_.data() + i * shape().h_q * layout().d_row(); }
+
+  void append_in_chunks(LayerCache& cache, int64_t n, int64_t chunk, Stream& s) const {
+    for (int64_t done = 0; done < n; done += chunk) {
+      VESTIGE_ASSERT_OK(cache.append(rows(done, std::min(chunk, n - done)), s));
+    }
+  }
+
+  void SetUp() override {
+    rows_ = make_rows(6 * block(), layout());
+    queries_ = make_queries(16, shape().h_q, layout());
+  }
+  std::vector<float> rows_, queries_;
+};
+
+TEST_P(PolicyTest, RatioOneEqualsFull) {
+  auto s = stream();
+  auto one = cache(1), full = make_cache(shape(), "full");
+  for (int64_t i = 0; i < 5; ++i) {
+    VESTIGE_ASSERT_OK(one->append(rows(i * block() * 2 / 3, block() * 2 / 3), *s));
+    VESTIGE_ASSERT_OK(full->append(rows(i * block() * 2 / 3, block() * 2 / 3), *s));
+    if (i == 3) VESTIGE_ASSERT_OK(fit(*one, queries_, *s));
+    const Attended a = attend(*one, query(i), *s), b = attend(*full, query(i), *s);
+    EXPECT_TRUE(same_bits(a.out, b.out) && same_bits(a.lse, b.lse)) << "at " << one->n_rows() << " rows";
+    EXPECT_EQ(a.record.read_bytes, b.record.read_bytes);
+    EXPECT_EQ(a.record.read_bytes, a.record.full_bytes);
+  }
+}
+
+TEST_P(PolicyTest, PartitionsTheRows) {
+  auto s = stream();
+  auto c = cache();
+  for (int64_t n = 0, step = 23; n + step <= 3 * block(); n += step) {
+    VESTIGE_ASSERT_OK(c->append(rows(n, step), *s));
+    ASSERT_EQ(c->n_rows(), n + step);
+    ASSERT_EQ(c->n_closed(), (n + step) / block() * block());
+    const std::vector<int32_t> kept = c->kept_ids();
+    ASSERT_EQ(static_cast<int64_t>(kept.size()), c->n_kept());
+    ASSERT_TRUE(std::is_sorted(kept.begin(), kept.end()));
+    ASSERT_EQ(std::adjacent_find(kept.begin(), kept.end()), kept.end());
+    ASSERT_TRUE(kept.empty() || (kept.front() >= 0 && kept.back() < c->n_closed()));
+    for (int32_t sink = 0; sink < c->policy().config().n_sinks && c->n_closed() > 0; ++sink) {
+      ASSERT_TRUE(std::binary_search(kept.begin(), kept.end(), sink));
+    }
+    const StepRecord r = attend(*c, query(0), *s).record;
+    ASSERT_EQ(r.n_kept, c->n_kept());
+    ASSERT_EQ(r.n_kept + r.n_archived + r.n_tail, c->n_rows());
+    ASSERT_LE(r.n_recalled, r.n_archived);
+  }
+}
+
+TEST_P(PolicyTest, KeepsEveryRowExactly) {
+  auto s = stream();
+  auto c = cache();
+  append_in_chunks(*c, 3 * block() + 5, 50, *s);
+  const RowPages p = c->pages();
+  const bool f32 = layout().dtype == DType::kF32;
+  for (int64_t u = 0; u < c->n_rows(); ++u) {
+    for (int64_t k = 0; k < layout().d_row(); ++k) {
+      const bool in_content = k < layout().d_content;
+      const void* page = (in_content ? p.content : p.branch)[u / p.page_rows];
+      const int64_t at = in_content ? u % p.page_rows * p.content_stride + k
+                                    : u % p.page_rows * p.branch_stride + k - layout().d_content;
+      const float x = f32 ? static_cast<const float*>(page)[at] : bf16_to_f32(static_cast<const uint16_t*>(page)[at]);
+      ASSERT_EQ(x, rows_[static_cast<size_t>(u * layout().d_row() + k)]) << "row " << u << " column " << k;
+    }
+  }
+}
+
+TEST_P(PolicyTest, ChunkingChangesNothing) {
+  auto s = stream();
+  const int64_t n = 3 * block() + 17;
+  auto once = cache();
+  VESTIGE_ASSERT_OK(once->append(rows(0, n), *s));
+  VESTIGE_ASSERT_OK(fit(*once, queries_, *s));
+  const MemoryStore want = saved(*once);
+  const Attended step = attend(*once, query(1), *s);
+  for (int64_t chunk : {int64_t{1}, int64_t{37}, block(), 2 * block() + 1}) {
+    auto c = cache();
+    append_in_chunks(*c, n, chunk, *s);
+    VESTIGE_ASSERT_OK(fit(*c, queries_, *s));
+    EXPECT_TRUE(saved(*c).tensors == want.tensors) << "chunk " << chunk;
+    const Attended a = attend(*c, query(1), *s);
+    EXPECT_TRUE(same_bits(a.out, step.out) && same_bits(a.lse, step.lse)) << "chunk " << chunk;
+    EXPECT_EQ(a.record.n_recalled, step.record.n_recalled);
+  }
+}
+
+TEST_P(PolicyTest, ThreadsChangeNothing) {
+  MemoryStore want;
+  Attended step;
+  for (int32_t n_threads : {1, 2, 3}) {
+    auto s = stream(n_threads);
+    auto c = cache();
+    append_in_chunks(*c, 3 * block() + 17, 100, *s);
+    VESTIGE_ASSERT_OK(fit(*c, queries_, *s));
+    append_in_chunks(*c, block(), block(), *s);
+    const Attended a = attend(*c, query(1), *s);
+    if (n_threads == 1) {
+      want = saved(*c);
+      step = a;
+    }
+    EXPECT_TRUE(saved(*c).tensors == want.tensors) << n_threads << " threads";
+    EXPECT_TRUE(same_bits(a.out, step.out) && same_bits(a.lse, step.lse)) << n_threads << " threads";
+  }
+}
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kHeapIsGlibc = false;  // a sanitizer's allocator does not answer mallinfo2
+#else
+constexpr bool kHeapIsGlibc = true;
+#endif
+
+size_t heap_bytes() {
+  const struct mallinfo2 info = mallinfo2();
+  return info.uordblks + info.hblkhd;
+}
+
+TEST_P(PolicyTest, BytesEqualAllocation) {
+  auto s = stream();
+  const size_t before = heap_bytes();
+  auto c = cache();
+  append_in_chunks(*c, 4 * block() + 1, 100, *s);
+  VESTIGE_ASSERT_OK(fit(*c, queries_, *s));
+  const size_t after = heap_bytes();
+  const LayerCache::Bytes b = c->bytes();
+  EXPECT_EQ(b.rows, 5 * block() * layout().row_bytes());
+  EXPECT_EQ(b.scores, 4 * block() * 4);
+  const int64_t n_archived = c->n_closed() - c->n_kept();
+  EXPECT_EQ(b.kept_arena, c->n_kept() * 4 + c->n_closed() + n_archived * 4 +
+                              (n_archived > 0 ? c->n_kept() * layout().row_bytes() : 0));
+  int64_t index = 0;
+  const MemoryStore store = saved(*c);
+  for (const char* name : {"basis", "sketch", "residual"}) {
+    if (store.tensors.contains(name)) index += static_cast<int64_t>(store.tensors.at(name).bytes.size());
+  }
+  EXPECT_EQ(b.index, index);
+  if (!kHeapIsGlibc) return;
+  const auto total = static_cast<size_t>(b.rows + b.kept_arena + b.index + b.scores);
+  EXPECT_GE(after - before, total);
+  // Beyond it: the step's scratch (recalled ids and three parts), page tables, rounding to 64 bytes.
+  EXPECT_LE(after - before, total + 4096 * 4 + static_cast<size_t>(3 * shape().h_q * layout().d_row()) * 4 + 16384);
+}
+
+TEST_P(PolicyTest, SaveLoadContinueEqualsContinue) {
+  auto s = stream();
+  for (int64_t n : {int64_t{0}, int64_t{17}, 2 * block(), 3 * block() - 10}) {
+    auto a = cache(), b = cache();
+    append_in_chunks(*a, n, 64, *s);
+    if (n >= 16) VESTIGE_ASSERT_OK(fit(*a, queries_, *s));
+    const MemoryStore store = saved(*a);  // b's closed rows are views of it
+    VESTIGE_ASSERT_OK(b->load("", store));
+    EXPECT_TRUE(saved(*b).tensors == store.tensors) << n;
+    for (int64_t i = 0; i < 2 * block() + 3; ++i) {
+      VESTIGE_ASSERT_OK(a->append(rows(n + i, 1), *s));
+      VESTIGE_ASSERT_OK(b->append(rows(n + i, 1), *s));
+      if (i % 20 != 0) continue;
+      const Attended x = attend(*a, query(2), *s), y = attend(*b, query(2), *s);
+      ASSERT_TRUE(same_bits(x.out, y.out) && same_bits(x.lse, y.lse)) << n << " + " << i;
+      ASSERT_EQ(x.record.read_bytes, y.record.read_bytes);
+    }
+    EXPECT_TRUE(saved(*b).tensors == saved(*a).tensors) << n;
+  }
+}
+
+TEST_P(PolicyTest, BelowOneBlockIsFull) {
+  auto s = stream();
+  auto c = cache(32), full = make_cache(shape(), "full");
+  VESTIGE_ASSERT_OK(c->append(rows(0, block() - 1), *s));
+  VESTIGE_ASSERT_OK(full->append(rows(0, block() - 1), *s));
+  VESTIGE_ASSERT_OK(fit(*c, queries_, *s));
+  const Attended a = attend(*c, query(0), *s), b = attend(*full, query(0), *s);
+  EXPECT_TRUE(same_bits(a.out, b.out) && same_bits(a.lse, b.lse));
+  EXPECT_EQ(a.record.n_tail, block() - 1);
+  expect_attends(a, query(0), rows_, all_ids(block() - 1), shape());
+}
+
+TEST_P(PolicyTest, AttendEqualsFloat64) {
+  auto s = stream();
+  auto c = cache();
+  for (int64_t i = 0; i < 6; ++i) {
+    VESTIGE_ASSERT_OK(c->append(rows(i * 50, 50), *s));
+    const Attended a = attend(*c, query(i), *s);
+    const StepRecord& r = a.record;
+    if (r.n_recalled != 0 && r.n_recalled != r.n_archived) continue;  // tests/cache/recall_test.cc has these
+    expect_attends(a, query(i), rows_, r.n_recalled == 0 ? kept_and_tail(*c) : all_ids(c->n_rows()), shape());
+  }
+}
+
+TEST_P(PolicyTest, EmptyCacheAttendsNothing) {
+  auto s = stream();
+  auto c = cache();
+  const Attended a = attend(*c, query(0), *s);
+  for (float x : a.out) EXPECT_EQ(x, 0.0f);
+  for (float x : a.lse) EXPECT_EQ(x, -INFINITY);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, PolicyTest, ::testing::ValuesIn(cases()),
+                         [](const auto& test) { return test.param.name; });
+
+TEST(PolicyConfigTest, RefusesWhatIsOutOfRange) {
+  const RowLayout layout = {48, 16, DType::kF32};
+  const auto refused = [&](auto change, const std::string& field, const std::string& value) {
+    for (const PolicyInfo& info : policy_infos()) {
+      PolicyConfig config;
+      config.name = info.name;
+      change(config);
+      const auto made = create_policy(config, layout);
+      ASSERT_FALSE(made.ok()) << info.name << " " << field;
+      EXPECT_EQ(made.status().code(), StatusCode::kInvalidArgument);
+      EXPECT_NE(made.status().message().find(field), std::string::npos) << made.status().message();
+      EXPECT_NE(made.status().message().find(value), std::string::npos) << made.status().message();
+      EXPECT_NE(made.status().message().find("want"), std::string::npos) << made.status().message();
+    }
+  };
+  refused([](PolicyConfig& c) { c.block_rows = 63; }, "block_rows", "63");
+  refused([](PolicyConfig& c) { c.block_rows = (1 << 20) + 1; }, "block_rows", "1048577");
+  refused([](PolicyConfig& c) { c.ratio = 0.5; }, "ratio", "0.5");
+  refused([](PolicyConfig& c) { c.ratio = NAN; }, "ratio", "nan");
+  refused([](PolicyConfig& c) { c.ratio = INFINITY; }, "ratio", "inf");
+  refused([](PolicyConfig& c) { c.n_sinks = -1; }, "n_sinks", "-1");
+  refused([](PolicyConfig& c) { c.n_sinks = 5000; }, "n_sinks", "5000");
+  refused([](PolicyConfig& c) { c.settings["no_such"] = 1; }, "no_such", "no_such");
+  refused([](PolicyConfig& c) { c.name = "nobody"; }, "policy", "nobody");
+}
+
+TEST(PolicyConfigTest, RefusesSettingsOutOfRange) {
+  for (const PolicyInfo& info : policy_infos()) {
+    for (const PolicySetting& setting : info.settings) {
+      for (double value : {setting.min - 1, setting.max + 1, static_cast<double>(NAN)}) {
+        PolicyConfig config;
+        config.name = info.name;
+        config.settings[setting.name] = value;
+        const auto made = create_policy(config, {48, 16, DType::kF32});
+        ASSERT_FALSE(made.ok()) << setting.name << " = " << value;
+        EXPECT_NE(made.status().message().find(setting.name), std::string::npos);
+      }
+      PolicyConfig config;
+      config.name = info.name;
+      config.settings[setting.name] = setting.default_value;
+      EXPECT_TRUE(create_policy(config, {48, 16, DType::kF32}).ok()) << setting.name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace vestige::testing
