@@ -1,0 +1,91 @@
+#include "model/layers/mla_layer.h"
+
+#include <cmath>
+#include <cstring>
+
+namespace vestige {
+
+// Fixed in the published model code; rms_norm_eps of the config does not reach this norm.
+static constexpr float kLatentNormEps = 1e-6f;
+
+Result<MlaLayer> MlaLayer::load(const std::string& prefix, const MlaDims& dims, Weights& weights) {
+  MlaLayer out;
+  out.dims_ = dims;
+  const int64_t h = dims.n_heads, d_kv = dims.d_nope + dims.d_v;
+  VESTIGE_ASSIGN(out.q_, weights.get(prefix + "q_proj.weight", {h * dims.d_q(), dims.d_model}));
+  VESTIGE_ASSIGN(out.kv_a_, weights.get(prefix + "kv_a_proj_with_mqa.weight", {dims.d_row(), dims.d_model}));
+  VESTIGE_ASSIGN(out.kv_a_norm_, weights.get_wide(prefix + "kv_a_layernorm.weight", {dims.d_content}));
+  VESTIGE_ASSIGN(out.o_, weights.get(prefix + "o_proj.weight", {dims.d_model, h * dims.d_v}));
+  VESTIGE_ASSIGN(const ConstTensorView kv_b, weights.get_wide(prefix + "kv_b_proj.weight", {h * d_kv, dims.d_content}));
+  ConstTensorView by_head = reshaped(kv_b, {h, d_kv, dims.d_content});
+  out.w_uk_ = by_head;
+  out.w_uk_.shape[1] = dims.d_nope;
+  out.w_uv_ = by_head;
+  out.w_uv_.data = kv_b.slice(dims.d_nope, dims.d_v).data;
+  out.w_uv_.shape[1] = dims.d_v;
+  return out;
+}
+
+float MlaLayer::scale() const { return 1.0f / std::sqrt(static_cast<float>(dims_.d_q())); }
+
+Status MlaLayer::project(const ConstTensorView& x_norm, const TensorView& q, const TensorView& rows,
+                         Stream& stream) const {
+  VESTIGE_TRY(linear(x_norm, q_, reshaped(q, {q.dim(0), dims_.n_heads * dims_.d_q()}), stream));
+  VESTIGE_TRY(linear(x_norm, kv_a_, rows, stream));
+  const TensorView content = columns(rows, 0, dims_.d_content);
+  return rms_norm(content, kv_a_norm_, kLatentNormEps, content, stream);
+}
+
+Status MlaLayer::prefill(const ConstTensorView& x_norm, const TensorView& x, LayerCache& cache,
+                         const std::function<void(const ConstTensorView& q)>& query_tap, const LayerRun& run) const {
+  const Scratch::Frame frame(run.scratch);
+  const int64_t t = x.dim(0), position = cache.n_rows();
+  VESTIGE_ASSIGN(const TensorView q, run.scratch.take({t, dims_.n_heads, dims_.d_q()}));
+  VESTIGE_ASSIGN(const TensorView rows, run.scratch.take({t, dims_.d_row()}));
+  VESTIGE_ASSIGN(const TensorView heads, run.scratch.take({t, dims_.n_heads, dims_.d_v}));
+  VESTIGE_TRY(project(x_norm, q, rows, run.stream));
+  if (query_tap) query_tap(q);
+  VESTIGE_TRY(cache.append(rows, run.stream));
+  VESTIGE_TRY(ops::attend_prefill({.q = q,
+                                   .rows = cache.pages(),
+                                   .w_uk = w_uk_,
+                                   .w_uv = w_uv_,
+                                   .out = heads,
+                                   .position = position,
+                                   .scale = scale()},
+                                  run.stream));
+  return linear(reshaped(heads, {t, dims_.n_heads * dims_.d_v}), o_, x, run.stream, true);
+}
+
+Status MlaLayer::absorb(const ConstTensorView& q, const TensorView& absorbed, Stream& stream) const {
+  VESTIGE_TRY(ops::head_matmul(
+      {.x = columns(q, 0, dims_.d_nope), .w = w_uk_, .out = columns(absorbed, 0, dims_.d_content), .transposed = true},
+      stream));
+  const float* from = q.as<float>() + dims_.d_nope;
+  float* to = absorbed.as<float>() + dims_.d_content;
+  for (int64_t i = 0; i < q.dim(0) * q.dim(1); ++i, from += dims_.d_q(), to += dims_.d_row()) {
+    std::memcpy(to, from, static_cast<size_t>(dims_.d_branch) * sizeof(float));
+  }
+  return {};
+}
+
+Status MlaLayer::decode(const ConstTensorView& x_norm, const TensorView& x, LayerCache& cache, StepRecord* record,
+                        const LayerRun& run) const {
+  const Scratch::Frame frame(run.scratch);
+  const int64_t t = x.dim(0), h = dims_.n_heads;
+  VESTIGE_ASSIGN(const TensorView q, run.scratch.take({t, h, dims_.d_q()}));
+  VESTIGE_ASSIGN(const TensorView rows, run.scratch.take({t, dims_.d_row()}));
+  VESTIGE_ASSIGN(const TensorView absorbed, run.scratch.take({t, h, dims_.d_row()}));
+  VESTIGE_ASSIGN(const TensorView attended, run.scratch.take({t, h, dims_.d_content}));
+  VESTIGE_ASSIGN(const TensorView heads, run.scratch.take({t, h, dims_.d_v}));
+  VESTIGE_TRY(project(x_norm, q, rows, run.stream));
+  VESTIGE_TRY(absorb(q, absorbed, run.stream));
+  for (int64_t i = 0; i < t; ++i) {
+    VESTIGE_TRY(cache.append(rows.slice(i, 1), run.stream));
+    VESTIGE_TRY(cache.attend(absorbed.slice(i, 1), attended.slice(i, 1), {}, record, run.stream));
+  }
+  VESTIGE_TRY(ops::head_matmul({.x = attended, .w = w_uv_, .out = heads, .transposed = false}, run.stream));
+  return linear(reshaped(heads, {t, h * dims_.d_v}), o_, x, run.stream, true);
+}
+
+}  // namespace vestige
