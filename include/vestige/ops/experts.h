@@ -17,7 +17,7 @@ enum class RouterActivation : uint8_t { kSigmoid, kSoftmax };
 /// divided by their sum if `renormalize`, times `scale`. Ties go to the lower index.
 struct RouteExpertsParams {
   ConstTensorView logits;  ///< [t, e] f32
-  ConstTensorView bias;    ///< [e] f32, or empty
+  ConstTensorView bias = {};    ///< [e] f32, or empty
   TensorView ids;          ///< [t, top_k] i32, out, ordered by choice
   TensorView weights;      ///< [t, top_k] f32, out
   int32_t n_groups = 1;    ///< divides e

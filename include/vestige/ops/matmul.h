@@ -17,7 +17,7 @@ struct MatmulParams {
   static constexpr int64_t kGemvRows = 8;
   ConstTensorView x;      ///< [m, k] f32, m >= 0; row stride free
   ConstTensorView w;      ///< [n, k] f32, bf16, f16 or f8e4m3; contiguous rows
-  ConstTensorView scale;  ///< f8e4m3 only: [ceil(n / 128), ceil(k / 128)] f32, weight = code * scale
+  ConstTensorView scale = {};  ///< f8e4m3 only: [ceil(n / 128), ceil(k / 128)] f32, weight = code * scale
   TensorView out;         ///< [m, n] f32; row stride free; must not overlap x
   bool accumulate = false;
 };

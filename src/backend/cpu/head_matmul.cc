@@ -1,0 +1,102 @@
+#include <algorithm>
+
+#include "backend/cpu/cpu_ops.h"
+#include "backend/cpu/gemv.h"
+
+// foreach_target.h comes first: it compiles this file once a target.
+// clang-format off
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backend/cpu/head_matmul.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "backend/cpu/load-inl.h"
+// clang-format on
+
+HWY_BEFORE_NAMESPACE();
+namespace vestige::cpu {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+// out[j ..] = sum_c x[c] w[c, j ..] over kVectors vectors of columns, c in order: every column has one chain of
+// fused multiply-adds, so its bits do not depend on the width of the group it is in.
+template <int kVectors, class D, class T>
+HWY_INLINE void columns(D d, const float* x, const T* w, int64_t stride, int64_t k, float* out) {
+  constexpr auto kLanes = static_cast<int64_t>(hn::MaxLanes(D()));
+  hn::Vec<D> sum[kVectors];
+  for (int v = 0; v < kVectors; ++v) sum[v] = hn::Zero(d);
+  for (int64_t c = 0; c < k; ++c) {
+    const auto a = hn::Set(d, x[c]);
+    for (int v = 0; v < kVectors; ++v) sum[v] = hn::MulAdd(a, widen(d, w + c * stride + v * kLanes), sum[v]);
+  }
+  for (int v = 0; v < kVectors; ++v) hn::StoreU(sum[v], d, out + v * kLanes);
+}
+
+template <class T>
+void transposed_row(const float* x, const T* w, int64_t stride, int64_t k, int64_t n, float* out) {
+  const hn::ScalableTag<float> d;
+  const hn::CappedTag<float, 1> one;
+  constexpr auto kLanes = static_cast<int64_t>(hn::MaxLanes(hn::ScalableTag<float>()));
+  int64_t j = 0;
+  for (; j + 8 * kLanes <= n; j += 8 * kLanes) columns<8>(d, x, w + j, stride, k, out + j);
+  for (; j + kLanes <= n; j += kLanes) columns<1>(d, x, w + j, stride, k, out + j);
+  for (; j < n; ++j) columns<1>(one, x, w + j, stride, k, out + j);
+}
+
+void transposed_rows(const HeadMatmulParams& p, int64_t head, int64_t begin, int64_t end) {
+  with_element(p.w.dtype, [&](auto element) {
+    using T = decltype(element);
+    const T* w = p.w.as<T>() + head * p.w.stride[0];
+    for (int64_t i = begin; i < end; ++i) {
+      transposed_row(p.x.as<float>() + i * p.x.stride[0] + head * p.x.stride[1], w, p.w.stride[1], p.x.dim(2),
+                     p.out.dim(2), p.out.as<float>() + i * p.out.stride[0] + head * p.out.stride[1]);
+    }
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace vestige::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace vestige::cpu {
+
+HWY_EXPORT(transposed_rows);
+
+namespace {
+
+constexpr int64_t kTokens = 8;  // tokens of one piece
+
+void plain_rows(const HeadMatmulParams& p, int64_t head, int64_t begin, int64_t end) {
+  Weight w{p.w.data, p.w.dtype, p.w.dim(1), p.w.dim(2), p.w.stride[1]};
+  w.data = p.w.as<std::byte>() + head * p.w.stride[0] * static_cast<int64_t>(dtype_bytes(p.w.dtype));
+  gemv_rows({.x = p.x.as<float>() + begin * p.x.stride[0] + head * p.x.stride[1],
+             .x_stride = p.x.stride[0],
+             .m = end - begin,
+             .w = w,
+             .row_begin = 0,
+             .row_end = w.n,
+             .out = p.out.as<float>() + begin * p.out.stride[0] + head * p.out.stride[1],
+             .out_stride = p.out.stride[0]});
+}
+
+}  // namespace
+
+Status head_matmul(const HeadMatmulParams& p, Stream& stream) {
+  if (p.out.n_elements() == 0) return {};
+  const int64_t t = p.x.dim(0), h = p.x.dim(1);
+  const auto rows = p.transposed ? HWY_DYNAMIC_DISPATCH(transposed_rows) : &plain_rows;
+  // Heads of one piece: about 32 KB of weights, so that a small product wakes no worker.
+  const int64_t heads = std::max<int64_t>(1, 16384 / std::max<int64_t>(1, p.x.dim(2) * p.out.dim(2)));
+  const int64_t groups = (h + heads - 1) / heads;
+  stream.pool()->run(groups * ((t + kTokens - 1) / kTokens), [&](int64_t i, int32_t) {
+    const int64_t begin = i / groups * kTokens, first = i % groups * heads;
+    for (int64_t head = first; head < std::min(h, first + heads); ++head) {
+      rows(p, head, begin, std::min(t, begin + kTokens));
+    }
+  });
+  return {};
+}
+
+}  // namespace vestige::cpu
+#endif

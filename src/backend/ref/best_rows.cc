@@ -1,0 +1,32 @@
+#include <limits>
+#include <vector>
+
+#include "backend/ops/row_access.h"
+#include "backend/ref/ref_ops.h"
+
+namespace vestige::ref {
+
+Status best_rows(const BestRowsParams& p, Stream&) {
+  const int64_t n = p.q.dim(0), d = p.q.dim(1);
+  std::vector<double> row(static_cast<size_t>(d)),
+      best(static_cast<size_t>(n), -std::numeric_limits<double>::infinity());
+  for (int64_t i = 0; i < n; ++i) p.arg.as<int32_t>()[i] = -1;
+  for (int64_t u = 0; u < p.rows.n_rows; ++u) {
+    if (p.mask != nullptr && p.mask[u] != p.want) continue;
+    load_row(p.rows, u, row.data());
+    for (int64_t i = 0; i < n; ++i) {
+      if (u >= p.limit.as<int32_t>()[i]) continue;
+      const float* q = p.q.as<float>() + i * p.q.stride[0];
+      double dot = 0;
+      for (int64_t k = 0; k < d; ++k) dot += static_cast<double>(q[k]) * row[static_cast<size_t>(k)];
+      if (static_cast<double>(p.scale) * dot > best[static_cast<size_t>(i)]) {
+        best[static_cast<size_t>(i)] = static_cast<double>(p.scale) * dot;
+        p.arg.as<int32_t>()[i] = static_cast<int32_t>(u);
+      }
+    }
+  }
+  for (int64_t i = 0; i < n; ++i) p.best.as<float>()[i] = static_cast<float>(best[static_cast<size_t>(i)]);
+  return {};
+}
+
+}  // namespace vestige::ref

@@ -1,0 +1,38 @@
+#pragma once
+
+#include "vestige/tensor.h"
+
+namespace vestige {
+
+struct MatmulCase {
+  int64_t m, n, k;
+  DType dtype;
+  int64_t pad = 0;  // floats after each row of x and out
+  bool accumulate = false;
+};
+
+/// Of |out| and its largest element: float32 sums of up to 2304 products.
+inline constexpr double kMatmulBound = 2e-6;
+
+inline constexpr MatmulCase kMatmulCases[] = {
+    {0, 5, 7, DType::kBF16},
+    {3, 0, 7, DType::kBF16},
+    {2, 3, 0, DType::kBF16},
+    {1, 1, 1, DType::kF32},
+    {1, 320, 320, DType::kBF16},
+    {2, 17, 33, DType::kF16, 3},
+    {3, 131, 257, DType::kF8E4M3},
+    {5, 9, 129, DType::kF32, 1, true},
+    {7, 40, 63, DType::kBF16, 0, true},
+    {8, 129, 1024, DType::kBF16},
+    {9, 129, 320, DType::kBF16},
+    {10, 1, 1, DType::kF32},
+    {64, 128, 1024, DType::kBF16},
+    {65, 130, 31, DType::kF16, 5},
+    {130, 257, 300, DType::kF8E4M3, 2, true},
+    {129, 320, 96, DType::kF32, 7, true},
+    {12, 3, 0, DType::kBF16},
+    {200, 320, 2304, DType::kBF16},
+};
+
+}  // namespace vestige
