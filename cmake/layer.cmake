@@ -7,6 +7,7 @@ function(vestige_layer name)
   target_include_directories(vestige_${name}
     PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
     PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  target_compile_features(vestige_${name} PUBLIC cxx_std_20)
   target_link_libraries(vestige_${name} PRIVATE $<BUILD_INTERFACE:vestige_warnings>)
   foreach(dependency ${ARG_DEPENDS})
     target_link_libraries(vestige_${name} PUBLIC vestige_${dependency})

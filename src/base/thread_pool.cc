@@ -20,6 +20,7 @@ namespace {
 
 // About 50 us of polling: longer than the gap between two ops of a decode step, shorter than anyone notices.
 constexpr int kSpins = 20000;
+constexpr int kSpinsBeforeYield = 2000;
 
 inline void cpu_relax() {
 #if defined(__x86_64__)
@@ -152,7 +153,15 @@ void ThreadPool::run_erased(int64_t n, Call call, const void* body) {
   s.active.store(s.n_threads - 1, std::memory_order_relaxed);
   s.announce();
   s.drain(0);
-  while (s.active.load(std::memory_order_acquire) != 0) cpu_relax();
+  // The last pieces take microseconds, so spin first; on a machine with other work a worker may not be running at all,
+  // and then the core is better given away.
+  for (int spins = 0; s.active.load(std::memory_order_acquire) != 0; ++spins) {
+    if (spins < kSpinsBeforeYield) {
+      cpu_relax();
+    } else {
+      sched_yield();
+    }
+  }
 }
 
 }  // namespace vestige
