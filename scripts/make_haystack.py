@@ -68,8 +68,8 @@ def paragraphs(rng: random.Random, n_bytes: int) -> list[str]:
 
 def make(n_bytes: int, seed: int) -> tuple[str, list[dict]]:
     """The document and its questions."""
-    rng = random.Random(seed)
-    parts = paragraphs(rng, n_bytes)
+    parts = paragraphs(random.Random(seed), n_bytes)
+    rng = random.Random(f"needles {seed}")  # of its own, so that the passcodes do not depend on the size
     cities = rng.sample(CITIES, len(DEPTHS))
     codes = [str(rng.randint(10000, 99999)) for _ in DEPTHS]
     needles = [f"The secret passcode for {city} is {code}." for city, code in zip(cities, codes)]
@@ -83,7 +83,7 @@ def make(n_bytes: int, seed: int) -> tuple[str, list[dict]]:
 def main() -> None:
     args = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     args.add_argument("out")
-    args.add_argument("--bytes", type=int, default=107_000, help="size of the text (default: about 32k tokens of the nano model)")
+    args.add_argument("--bytes", type=int, default=101_300, help="size of the text (default: about 32k tokens of the nano model)")
     args.add_argument("--seed", type=int, default=1)
     args.add_argument("--plain", action="store_true", help="only the text, without passcodes")
     given = args.parse_args()

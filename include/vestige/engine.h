@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "vestige/cache.h"
@@ -31,9 +33,11 @@ class Engine {
   const Model& model() const { return *model_; }
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   Stream& stream() { return *stream_; }
+  const std::string& model_dir() const { return model_dir_; }
 
  private:
   Engine() = default;
+  std::string model_dir_;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<Tokenizer> tokenizer_;
@@ -55,22 +59,35 @@ class ContextFile {
   virtual const PolicyConfig& policy() const = 0;
   virtual const std::string& model_identity() const = 0;
   virtual const std::string& model_dir() const = 0;  ///< as given when the file was made; a hint only
+  virtual const std::string& tokenizer_identity() const = 0;
+  virtual const std::string& vestige_version() const = 0;  ///< of the build that made it
+  virtual const std::vector<CacheLayer>& cache_layers() const = 0;
   virtual const TensorSource& tensors() const = 0;
+};
+
+struct LoadOptions {
+  /// Another policy over the file's rows, which are all there. Its rows are copied to memory.
+  std::optional<PolicyConfig> policy;
 };
 
 /// One sequence: tokens read so far, one LayerCache per attention layer, and the model's fixed state.
 class Context {
  public:
   static Result<std::unique_ptr<Context>> create(Engine& engine, const PolicyConfig& policy);
-  /// @return Mismatch, naming both identities, if the file was made with another model.
-  static Result<std::unique_ptr<Context>> load(Engine& engine, std::shared_ptr<const ContextFile> file);
+  /// Many contexts may be loaded from one file. Row and index memory are views of its mapping.
+  /// @return Mismatch, naming both identities, if the file was made with another model or tokenizer; Unsupported if
+  ///         options.policy has a recall index (it is fitted to the prompt's queries, which the file does not hold).
+  static Result<std::unique_ptr<Context>> load(Engine& engine, std::shared_ptr<const ContextFile> file,
+                                               const LoadOptions& options = {});
   virtual ~Context() = default;
 
   /// Reads document tokens with dense attention. May be called many times with pieces of any size: bytes come
   /// out the same, since whole tiles are computed at fixed positions and a remainder waits for finish_reading().
-  /// @return InvalidArgument if the model's max_tokens would be passed or a token id is out of range; Cancelled.
+  /// @return InvalidArgument if the model's max_tokens would be passed or a token id is out of range, nothing read
+  ///         then; Cancelled, after which read({}) goes on with what was given.
   virtual Status read(std::span<const int32_t> tokens, const ProgressFn& progress) = 0;
-  /// Ends the document: computes the remainder and fits the recall index to the last queries.
+  /// Ends the document (InvalidArgument if it is empty): computes the remainder and fits the recall index to the
+  /// last queries.
   virtual Status finish_reading(const ProgressFn& progress) = 0;
 
   /// Feeds tokens one by one in decode form: through kept, tail and recalled rows. Needs finish_reading().
@@ -88,10 +105,10 @@ class Context {
 };
 
 struct GenerateOptions {
-  int32_t n_tokens = 32;             ///< at most; >= 0
-  float temperature = 0.0f;          ///< 0 = greedy (ties: the lower id); else softmax sampling
+  int32_t n_tokens = 32;     ///< at most; >= 0
+  float temperature = 0.0f;  ///< 0 = greedy (ties: the lower id); else softmax sampling
   uint64_t seed = 0;
-  std::vector<std::string> stop;     ///< ends when the text contains one; the stop text is cut off
+  std::vector<std::string> stop;  ///< ends when the text contains one; the stop text is cut off
   /// Called with each new piece of text (whole UTF-8 characters); false stops.
   std::function<bool(std::string_view piece)> on_text;
 };
@@ -99,9 +116,9 @@ struct GenerateOptions {
 struct GenerateResult {
   std::string text;
   std::vector<int32_t> tokens;
-  std::string finish_reason;  ///< "stop" (stop text or end token), "length" or "cancelled"
+  std::string finish_reason;  ///< "stop" (stop text or end token), "length" (or the window is full), "cancelled"
   StepRecord record;          ///< of the generated tokens' steps
-  StepRecord worst;           ///< the single layer-step that recalled most
+  StepRecord worst;           ///< the step (its layers added up) that recalled most
   double decode_s = 0;        ///< wall time of the generated tokens
 };
 

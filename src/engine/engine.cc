@@ -1,0 +1,14 @@
+#include "vestige/engine.h"
+
+namespace vestige {
+
+Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options) {
+  auto engine = std::unique_ptr<Engine>(new Engine());
+  VESTIGE_ASSIGN(engine->stream_, Stream::create(options.stream));
+  VESTIGE_ASSIGN(engine->model_, Model::load(options.model_dir, options.model));
+  VESTIGE_ASSIGN(engine->tokenizer_, Tokenizer::load(options.model_dir));
+  engine->model_dir_ = options.model_dir;
+  return engine;
+}
+
+}  // namespace vestige

@@ -1,0 +1,131 @@
+#include "engine/sequence.h"
+
+#include <algorithm>
+
+namespace vestige {
+
+Result<std::unique_ptr<Context>> Context::create(Engine& engine, const PolicyConfig& policy) {
+  auto sequence = std::make_unique<Sequence>(engine);
+  VESTIGE_TRY(sequence->prepare(policy));
+  return std::unique_ptr<Context>(std::move(sequence));
+}
+
+Status Sequence::prepare(const PolicyConfig& policy) {
+  const ModelInfo& info = engine_.model().info();
+  policy_ = policy;
+  bool wants_queries = false;
+  for (const CacheLayer& layer : info.cache_layers) {
+    VESTIGE_ASSIGN(std::shared_ptr<const CachePolicy> shared, create_policy(policy, layer.layout));
+    wants_queries = wants_queries || shared->create_index(layer.layout) != nullptr;
+    VESTIGE_ASSIGN(std::unique_ptr<LayerCache> cache,
+                   LayerCache::create(layer.layout, layer.h_q, layer.scale, std::move(shared)));
+    cache_pointers_.push_back(cache.get());
+    caches_.push_back(std::move(cache));
+  }
+  if (wants_queries) rings_.resize(caches_.size());
+  VESTIGE_ASSIGN(state_, engine_.model().create_state());
+  last_hidden_.resize(static_cast<size_t>(info.d_model));
+  return {};
+}
+
+Status Sequence::check_tokens(std::span<const int32_t> tokens) const {
+  const ModelInfo& info = engine_.model().info();
+  const int64_t needed = n_tokens() + static_cast<int64_t>(tokens.size());
+  if (needed > info.max_tokens) {
+    return invalid_argument("%lld tokens are needed, the model's window allows %lld", static_cast<long long>(needed),
+                            static_cast<long long>(info.max_tokens));
+  }
+  for (int32_t id : tokens) {
+    if (id < 0 || id >= info.n_vocab) {
+      return invalid_argument("token id %d, want [0, %lld)", id, static_cast<long long>(info.n_vocab));
+    }
+  }
+  return {};
+}
+
+Status Sequence::read(std::span<const int32_t> tokens, const ProgressFn& progress) {
+  if (finished_) return invalid_argument("the document was ended by finish_reading(), further tokens go to feed()");
+  VESTIGE_TRY(check_tokens(tokens));
+  tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
+  logits_.clear();
+  while (n_tokens() - n_computed_ >= Model::kTileTokens) {
+    VESTIGE_TRY(compute_tile(Model::kTileTokens));
+    if (progress && !progress(n_computed_, n_tokens())) return cancelled("reading was stopped");
+  }
+  return {};
+}
+
+Status Sequence::finish_reading(const ProgressFn& progress) {
+  if (finished_) return {};
+  if (tokens_.empty()) return invalid_argument("the document is empty, want at least one token");
+  if (n_computed_ < n_tokens()) VESTIGE_TRY(compute_tile(n_tokens() - n_computed_));
+  if (progress && !progress(n_computed_, n_tokens())) return cancelled("reading was stopped");
+  VESTIGE_TRY(fit_recall());
+  finished_ = true;
+  return {};
+}
+
+Status Sequence::compute_tile(int64_t n_tokens) {
+  ForwardParams p;
+  p.tokens = std::span<const int32_t>(tokens_).subspan(static_cast<size_t>(n_computed_), static_cast<size_t>(n_tokens));
+  p.position = n_computed_;
+  p.state = state_.get();
+  p.caches = cache_pointers_;
+  p.prefill = true;
+  p.last_hidden = last_hidden();
+  Status tapped;
+  if (!rings_.empty()) {
+    p.query_tap = [&](size_t i, const ConstTensorView& q) {
+      if (tapped.ok()) tapped = rings_[i].add(q, n_computed_);
+    };
+  }
+  VESTIGE_TRY(engine_.model().forward(p, engine_.stream()));
+  n_computed_ += n_tokens;
+  return tapped;
+}
+
+Status Sequence::fit_recall() {
+  for (size_t i = 0; i < rings_.size(); ++i) {
+    const int64_t n = rings_[i].size(), h_q = caches_[i]->h_q(), d_row = caches_[i]->layout().d_row();
+    VESTIGE_ASSIGN(const Buffer memory, Buffer::create(static_cast<size_t>(n * h_q * d_row) * sizeof(float)));
+    const TensorView absorbed(memory.data(), DType::kF32, {n, h_q, d_row});
+    VESTIGE_TRY(rings_[i].absorb(engine_.model(), i, absorbed, engine_.stream()));
+    VESTIGE_TRY(caches_[i]->fit_recall(absorbed, engine_.stream()));
+  }
+  rings_.clear();
+  return {};
+}
+
+Status Sequence::feed(std::span<const int32_t> tokens, StepRecord* record) {
+  if (!finished_) return invalid_argument("feed() before finish_reading()");
+  VESTIGE_TRY(check_tokens(tokens));
+  for (const int32_t token : tokens) {
+    ForwardParams p;
+    p.tokens = std::span<const int32_t>(&token, 1);
+    p.position = n_computed_;
+    p.state = state_.get();
+    p.caches = cache_pointers_;
+    p.record = record;
+    p.last_hidden = last_hidden();
+    VESTIGE_TRY(engine_.model().forward(p, engine_.stream()));
+    tokens_.push_back(token);
+    ++n_computed_;
+    logits_.clear();
+  }
+  return {};
+}
+
+Result<std::span<const float>> Sequence::logits() {
+  if (n_computed_ == 0) return invalid_argument("logits() before any token was computed");
+  if (n_computed_ < n_tokens()) return invalid_argument("logits() before finish_reading()");
+  if (logits_.empty()) {
+    std::vector<float> values(static_cast<size_t>(engine_.model().info().n_vocab));
+    const TensorView out(values.data(), DType::kF32, {static_cast<int64_t>(values.size())});
+    VESTIGE_TRY(engine_.model().logits(last_hidden(), out, engine_.stream()));
+    VESTIGE_TRY(engine_.stream().synchronize());
+    logits_ = std::move(values);
+  }
+  return std::span<const float>(logits_);
+}
+
+}  // namespace vestige

@@ -1,0 +1,54 @@
+#pragma once
+
+// The one implementation of Context.
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/query_ring.h"
+#include "vestige/engine.h"
+
+namespace vestige {
+
+class Sequence final : public Context {
+ public:
+  explicit Sequence(Engine& engine) : engine_(engine) {}
+  /// Empty caches and state.
+  Status prepare(const PolicyConfig& policy);
+  /// Everything from a file; `policy`, if any, replaces the file's.
+  Status restore(std::shared_ptr<const ContextFile> file, const LoadOptions& options);
+
+  Status read(std::span<const int32_t> tokens, const ProgressFn& progress) override;
+  Status finish_reading(const ProgressFn& progress) override;
+  Status feed(std::span<const int32_t> tokens, StepRecord* record) override;
+  Result<std::span<const float>> logits() override;
+  int64_t n_tokens() const override { return static_cast<int64_t>(tokens_.size()); }
+  std::span<const int32_t> tokens() const override { return tokens_; }
+  std::span<LayerCache* const> caches() const override { return cache_pointers_; }
+  int64_t state_bytes() const override { return state_->size_bytes(); }
+  Status save(const std::string& path, const ProgressFn& progress) const override;
+
+ private:
+  Status check_tokens(std::span<const int32_t> tokens) const;
+  Status compute_tile(int64_t n_tokens);
+  Status fit_recall();
+  Status save_parts(TensorSink& sink) const;
+  TensorView last_hidden() { return {last_hidden_.data(), DType::kF32, {static_cast<int64_t>(last_hidden_.size())}}; }
+
+  Engine& engine_;
+  PolicyConfig policy_;
+  std::shared_ptr<const ContextFile> file_;  ///< the caches view its mapping
+  std::vector<std::unique_ptr<LayerCache>> caches_;
+  std::vector<LayerCache*> cache_pointers_;
+  std::unique_ptr<ModelState> state_;
+  std::vector<QueryRing> rings_;  ///< empty once finished, or if no cache has an index
+  std::vector<int32_t> tokens_;
+  std::vector<float> last_hidden_;
+  std::vector<float> logits_;  ///< empty until asked for
+  int64_t n_computed_ = 0;     ///< tokens whose rows are in the caches
+  bool finished_ = false;
+};
+
+}  // namespace vestige

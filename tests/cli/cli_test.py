@@ -1,0 +1,320 @@
+#!/usr/bin/env python3
+"""The vestige binary as a user meets it: good runs, bad input, a full disk, Ctrl-C. usage: cli_test.py PATH/TO/vestige"""
+
+import json
+import os
+import pty
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from tiny_model import WINDOW, make_model
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+VESTIGE = ""
+TEXT = "It was a dark and stormy night. " * 12
+OK, USAGE, INPUT, SYSTEM, INTERRUPTED = 0, 1, 2, 3, 130
+STATS_KEYS = {"tokens_per_s", "layers", "kept_rows", "archived_rows", "tail_rows", "recalled_rows", "worst_recalled_rows",
+              "overflowed_steps", "steps", "read_bytes_per_token", "full_bytes_per_token", "attend_us_per_token"}
+
+
+class CliTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.shared = Path(tempfile.mkdtemp(prefix="vestige_cli_"))
+        cls.shared.chmod(0o755)
+        cls.model = make_model(cls.shared / "model")
+        cls.document = cls.shared / "doc.txt"
+        cls.document.write_text(TEXT)
+        cls.context = cls.shared / "doc.vctx"
+        cls.compress(cls.context, check=True)
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.shared)
+
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp(dir=self.shared))
+        self.folder.chmod(0o755)
+
+    @staticmethod
+    def run_vestige(*args, **options):
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("VESTIGE_")} | options.pop("env", {})
+        if "input" not in options:
+            options.setdefault("stdin", subprocess.DEVNULL)
+        return subprocess.run([VESTIGE, *map(str, args)], capture_output=True, timeout=300, env=environment, **options)
+
+    @classmethod
+    def compress(cls, output, *args, document=None, **options):
+        return cls.run_vestige("compress", "-m", cls.model, "-i", document or cls.document, "-o", output, "--block-rows", 64, "--ratio", 8,
+                               *args, **options)
+
+    def expect(self, done, code, *words):
+        """Exit code; for a failure also one sentence on stderr, with these words, and nothing on stdout."""
+        text = done.stderr.decode()
+        self.assertEqual(done.returncode, code, text)
+        if code not in (OK, INTERRUPTED):
+            self.assertTrue(text.startswith("vestige: error: "), text)
+            self.assertEqual(text.count("\n"), 1, text)
+            self.assertEqual(done.stdout, b"")
+        for word in words:
+            self.assertIn(word, text)
+
+    def expect_empty(self, folder=None):
+        self.assertEqual(os.listdir(folder or self.folder), [])
+
+    # Good runs.
+
+    def test_version_and_help(self):
+        self.assertRegex(self.run_vestige("--version").stdout.decode(), r"^vestige \d+\.\d+\.\d+\n$")
+        self.assertIn(b"Exit codes", self.run_vestige("--help").stdout)
+        for command in ("compress", "ask", "generate", "inspect", "completion"):
+            done = self.run_vestige(command, "--help")
+            self.expect(done, OK)
+            self.assertIn(b"Examples:", done.stdout)
+
+    def test_compress_json(self):
+        done = self.compress(self.folder / "a.vctx", "--json")
+        self.expect(done, OK)
+        self.assertEqual(done.stderr, b"")
+        report = json.loads(done.stdout)
+        self.assertEqual(set(report), {"input", "model", "policy", "document_bytes", "tokens", "output", "file_bytes", "state_bytes",
+                                       "rows", "read_s", "read_tokens_per_s", "write_s"})
+        self.assertEqual(report["file_bytes"], (self.folder / "a.vctx").stat().st_size)
+        rows = report["rows"]
+        self.assertEqual(rows["kept"] + rows["archived"] + rows["tail"], rows["total"])
+        self.assertEqual(rows["total"], report["tokens"])
+        self.assertEqual((self.folder / "a.vctx").read_bytes(), self.context.read_bytes())
+
+    def test_ratio_spellings(self):
+        for flag, value in (("--ratio", "8x"), ("--ratio", "8.0"), ("--keep", "0.125")):
+            done = self.run_vestige("compress", "-m", self.model, "-i", self.document, "-o", self.folder / "a.vctx", "--block-rows", 64, flag,
+                                    value)
+            self.expect(done, OK)
+            self.assertEqual((self.folder / "a.vctx").read_bytes(), self.context.read_bytes())
+            self.assertIn(b"8x = keep 0.125", done.stdout)
+
+    def test_dry_run(self):
+        done = self.run_vestige("compress", "-m", self.model, "-i", self.document, "--block-rows", 64, "--dry-run", "--json")
+        self.expect(done, OK)
+        self.assertEqual(json.loads(done.stdout)["rows"]["total"], len(TEXT))
+        self.expect_empty()
+
+    def test_stdin_and_chunks_and_threads(self):
+        for name, args in (("a", ["--chunk", 7]), ("b", ["--threads", 1]), ("c", ["--threads", 3])):
+            done = self.compress(self.folder / name, *args, document="-", input=TEXT.encode())
+            self.expect(done, OK)
+            self.assertEqual((self.folder / name).read_bytes(), self.context.read_bytes())
+
+    def test_ask_json(self):
+        done = self.run_vestige("ask", self.context, "Who?", "What?", "Who?", "-n", 5, "--json", "--stats")
+        self.expect(done, OK, "Who?", "recalled")
+        report = json.loads(done.stdout)
+        self.assertEqual(set(report), {"file", "file_bytes", "tokens", "model", "policy", "open_s", "engine_s", "answers"})
+        first, _, again = report["answers"]
+        self.assertEqual(set(first), {"question", "answer", "question_tokens", "tokens", "finish_reason", "load_s", "first_token_s",
+                                      "decode_s", "stats"})
+        self.assertEqual(set(first["stats"]), STATS_KEYS)
+        self.assertEqual(first["tokens"], again["tokens"])
+        self.assertEqual(first["question_tokens"], len("\nQuestion: Who?\nAnswer:"))
+
+    def test_ask_text(self):
+        done = self.run_vestige("ask", self.context, "Who?", "What?", "-n", 3)
+        self.expect(done, OK)
+        self.assertEqual(done.stderr, b"")
+        raw = self.run_vestige("ask", self.context, "stormy", "-n", 4, "--raw", "--json")
+        self.assertEqual(json.loads(raw.stdout)["answers"][0]["question_tokens"], 6)
+
+    def test_ask_under_another_policy(self):
+        done = self.run_vestige("ask", self.context, "Who?", "-n", 2, "--policy", "full", "--json")
+        self.expect(done, OK)
+        self.assertEqual(json.loads(done.stdout)["policy"]["name"], "full")
+        self.expect(self.run_vestige("ask", self.context, "Who?", "--policy", "vestige", "--ratio", 4), INPUT, "recall index")
+        self.expect(self.run_vestige("ask", self.context, "Who?", "--policy", "vestige"), OK)
+
+    def test_generate(self):
+        base = ("generate", "-m", self.model, "-p", "dark", "-n", 6, "--json")
+        report = json.loads(self.run_vestige(*base).stdout)
+        self.assertEqual(set(report), {"model", "policy", "prompt_tokens", "text", "tokens", "finish_reason", "read_s", "decode_s", "stats"})
+        drawn = [json.loads(self.run_vestige(*base, "--temp", 1, "--seed", seed).stdout)["tokens"] for seed in (1, 1, 2)]
+        self.assertEqual(drawn[0], drawn[1])
+        self.assertNotEqual(drawn[0], drawn[2])
+        self.expect(self.run_vestige("generate", "-m", self.model, "-f", self.document, "-n", 0), OK)
+
+    def test_inspect(self):
+        report = json.loads(self.run_vestige("inspect", self.context, "--json").stdout)
+        self.assertEqual(set(report), {"kind", "file", "file_bytes", "vestige_version", "tokens", "policy", "model", "model_identity",
+                                       "tokenizer_identity", "attention_layers", "part_bytes"})
+        self.assertEqual(sum(report["part_bytes"].values()), self.context.stat().st_size)
+        model = json.loads(self.run_vestige("inspect", self.model, "--json").stdout)
+        self.assertEqual(model["model_identity"], report["model_identity"])
+        self.assertEqual(model["window_tokens"], WINDOW)
+        self.assertIn(b"model_identity", self.run_vestige("inspect", self.context).stdout)
+
+    def test_completion(self):
+        for shell in ("bash", "zsh", "fish"):
+            done = self.run_vestige("completion", shell)
+            self.expect(done, OK)
+            self.assertIn(b"compress", done.stdout)
+            if shutil.which(shell):
+                checked = subprocess.run([shell, "-n"], input=done.stdout, capture_output=True)
+                self.assertEqual(checked.returncode, 0, checked.stderr)
+
+    def test_environment(self):
+        done = self.run_vestige("generate", "-p", "dark", "-n", 1, env={"VESTIGE_MODEL": str(self.model), "VESTIGE_THREADS": "1"})
+        self.expect(done, OK)
+        self.expect(self.run_vestige("inspect", self.model, env={"VESTIGE_THREAD": "1"}), USAGE, "VESTIGE_THREAD")
+        self.expect(self.run_vestige("generate", "-m", self.model, "-p", "a", env={"VESTIGE_THREADS": "many"}), USAGE)
+
+    # Documents.
+
+    def test_any_bytes(self):
+        document = self.folder / "bytes"
+        document.write_bytes(bytes(range(256)) + b"\0\0\xff\xfe\xc3(" + "ä😀".encode()[:-1])
+        self.expect(self.compress(self.folder / "a.vctx", document=document), OK)
+        self.expect(self.run_vestige("ask", self.folder / "a.vctx", b"\xff\0?".replace(b"\0", b"").decode(errors="surrogateescape"),
+                                     "-n", 3, "--json"), OK)
+
+    def test_empty_document(self):
+        for document, options in (("/dev/null", {}), ("-", {"input": b""})):
+            self.expect(self.compress(self.folder / "a.vctx", document=document, **options), INPUT, "empty")
+        self.expect_empty()
+
+    def test_too_long(self):
+        self.expect(self.run_vestige("ask", self.context, "x" * 5000), INPUT, str(WINDOW))
+        done = self.compress(self.folder / "a.vctx", document="-", input=b"x" * (WINDOW + 1))
+        self.expect(done, INPUT, str(WINDOW + 1), f"allows {WINDOW}")
+        self.expect_empty()
+
+    def test_wrong_paths(self):
+        missing = self.folder / "missing"
+        self.expect(self.compress(self.folder / "a.vctx", document=missing), INPUT, "missing")
+        self.expect(self.compress(self.folder / "a.vctx", document=self.folder), INPUT, "folder")
+        self.expect(self.compress(self.folder), INPUT, "not a regular file")
+        self.expect(self.run_vestige("ask", missing, "Who?"), INPUT, "missing")
+        self.expect(self.run_vestige("ask", self.context, "Who?", "-m", missing), INPUT, "missing")
+        self.expect(self.run_vestige("inspect", missing), INPUT, "missing")
+        self.expect(self.run_vestige("generate", "-m", self.shared, "-p", "a"), INPUT)
+        self.expect(self.compress(missing / "a.vctx"), SYSTEM, "missing")
+        self.expect_empty()
+
+    # Files.
+
+    def test_damaged_files(self):
+        data = bytearray(self.context.read_bytes())
+        bad = self.folder / "bad.vctx"
+        for change in ("cut", "flip", "empty", "text"):
+            flipped = data[:]
+            flipped[len(data) // 2] ^= 4
+            bad.write_bytes({"cut": data[:-1], "flip": flipped, "empty": b"", "text": b"hello"}[change])
+            for command in (("ask", bad, "Who?"), ("inspect", bad)):
+                self.expect(self.run_vestige(*command), INPUT, "bad.vctx")
+
+    def test_python_opens_it(self):
+        python = ROOT / ".venv" / "bin" / "python"
+        if not python.exists() or subprocess.run([python, "-c", "import safetensors"], capture_output=True).returncode:
+            self.skipTest("no safetensors package in .venv (scripts/setup.sh --python)")
+        done = subprocess.run([python, ROOT / "scripts" / "check_vctx.py", self.context], capture_output=True)
+        self.assertEqual(done.returncode, 0, done.stderr.decode())
+
+    def test_wrong_model(self):
+        other = make_model(self.folder / "other", "\n")
+        self.expect(self.run_vestige("ask", self.context, "Who?", "-m", other), INPUT, "another model")
+
+    def test_existing_output_is_replaced_whole(self):
+        output = self.folder / "a.vctx"
+        output.write_bytes(b"old")
+        before = output.stat().st_ino
+        self.expect(self.compress(output, document="/dev/null"), INPUT)
+        self.assertEqual(output.read_bytes(), b"old")
+        self.expect(self.compress(output), OK)
+        self.assertNotEqual(output.stat().st_ino, before)
+        self.assertEqual(output.read_bytes(), self.context.read_bytes())
+
+    def test_file_size_limit(self):
+        limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
+        self.expect(self.compress(self.folder / "a.vctx", preexec_fn=limit), SYSTEM, "a.vctx", "too large")
+        self.expect_empty()
+
+    def test_full_disk(self):
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", str(self.folder)], capture_output=True)
+        if mounted.returncode != 0:
+            self.skipTest("may not mount a tmpfs here")
+        try:
+            self.expect(self.compress(self.folder / "a.vctx"), SYSTEM, "No space left")
+            self.expect_empty()
+        finally:
+            subprocess.run(["umount", str(self.folder)], check=True)
+
+    def test_unwritable_folder(self):
+        self.folder.chmod(0o555)
+        options = {"user": 65534} if os.geteuid() == 0 else {}
+        done = self.compress(self.folder / "a.vctx", **options)
+        self.folder.chmod(0o755)
+        self.expect(done, SYSTEM, "Permission denied")
+        self.expect_empty()
+
+    # Flags.
+
+    def test_absurd_flags(self):
+        for args, word in ((["--ratio", "0"], "ratio"), (["--ratio", "x"], "ratio"), (["--keep", "2"], "keep"),
+                           (["--threads", "100000"], "threads"), (["--policy", "best"], "streaming"), (["--set", "speed=9"], "speed"),
+                           (["--set", "speed"], "name=number"), (["--block-rows", "1"], "block"), (["--unknown"], "unknown")):
+            self.expect(self.run_vestige("compress", "-m", self.model, "-i", self.document, "-o", self.folder / "a.vctx", *args), USAGE, word)
+        self.expect(self.run_vestige("ask", self.context, "Who?", "-n", "-1"), USAGE)
+        self.expect(self.run_vestige("generate", "-m", self.model, "-p", "a", "--temp", "-1"), USAGE)
+        for args in ([], ["compress"], ["ask", self.context], ["generate", "-m", self.model], ["fly"]):
+            self.expect(self.run_vestige(*args), USAGE)
+        self.expect(self.run_vestige("compress", "-m", self.model, "-i", self.document), USAGE, "--output")
+        self.expect_empty()
+
+    # Ctrl-C. The ref backend is slow enough to be caught reading; the bar on a terminal says when it does.
+
+    def interrupt(self, n_signals, kind):
+        long = self.shared / "long.txt"
+        long.write_bytes(b"night " * (WINDOW // 6))
+        master, terminal = pty.openpty()
+        with subprocess.Popen([VESTIGE, "compress", "-m", self.model, "-i", long, "-o", self.folder / "a.vctx", "--backend", "ref"],
+                              stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=terminal) as process:
+            seen = b""
+            while b"reading [" not in seen:
+                seen += os.read(master, 1024)
+            for _ in range(n_signals):
+                process.send_signal(kind)
+                time.sleep(0.05)
+            code = process.wait(timeout=120)
+        os.close(terminal)
+        os.close(master)
+        self.assertEqual(code, INTERRUPTED)
+        self.expect_empty()
+
+    def test_interrupt_leaves_no_file(self):
+        self.interrupt(1, signal.SIGINT)
+
+    def test_terminate_leaves_no_file(self):
+        self.interrupt(1, signal.SIGTERM)
+
+    def test_second_interrupt_ends_at_once(self):
+        start = time.monotonic()
+        self.interrupt(2, signal.SIGINT)
+        self.assertLess(time.monotonic() - start, 60)
+
+    def test_interrupt_while_stdin_is_open(self):
+        with subprocess.Popen([VESTIGE, "compress", "-m", self.model, "-i", "-", "-o", self.folder / "a.vctx"], stdin=subprocess.PIPE,
+                              stderr=subprocess.PIPE) as process:
+            time.sleep(0.5)
+            process.send_signal(signal.SIGINT)
+            self.assertEqual(process.wait(timeout=30), INTERRUPTED)
+        self.expect_empty()
+
+
+if __name__ == "__main__":
+    VESTIGE = os.path.abspath(sys.argv.pop(1))
+    unittest.main()

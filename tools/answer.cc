@@ -1,0 +1,54 @@
+#include "tools/answer.h"
+
+#include <chrono>
+
+#include "tools/interrupt.h"
+
+namespace vestige::tools {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+}  // namespace
+
+Result<Answer> answer(Engine& engine, const std::shared_ptr<const ContextFile>& file, const std::string& question,
+                      const AnswerOptions& options) {
+  Answer out;
+  const auto start = Clock::now();
+  VESTIGE_ASSIGN(const auto context, Context::load(engine, file, options.load));
+  out.load_s = seconds_since(start);
+  std::vector<int32_t> tokens;
+  VESTIGE_TRY(engine.tokenizer().encode(options.raw ? question : "\nQuestion: " + question + "\nAnswer:", &tokens));
+  out.n_question_tokens = static_cast<int64_t>(tokens.size());
+  VESTIGE_TRY(context->feed(tokens, nullptr));
+  if (interrupted()) return cancelled("interrupted");
+  VESTIGE_TRY(context->logits().status());
+  out.first_token_s = seconds_since(start);
+
+  GenerateOptions generation;
+  generation.n_tokens = options.n_tokens;
+  generation.on_text = [](std::string_view) { return !interrupted(); };
+  if (!options.raw) generation.stop = {"\n"};
+  VESTIGE_ASSIGN(out.result, generate(engine, *context, generation));
+  if (interrupted()) return cancelled("interrupted");
+  const size_t at = options.raw ? 0 : out.result.text.find_first_not_of(" \t");
+  out.text = at == std::string::npos ? "" : out.result.text.substr(at);
+  return out;
+}
+
+Json answer_json(const std::string& question, const Answer& a, size_t n_layers) {
+  return {{"question", question},
+          {"answer", a.text},
+          {"question_tokens", a.n_question_tokens},
+          {"tokens", a.result.tokens},
+          {"finish_reason", a.result.finish_reason},
+          {"load_s", a.load_s},
+          {"first_token_s", a.first_token_s},
+          {"decode_s", a.result.decode_s},
+          {"stats", stats_json(a.result, n_layers)}};
+}
+
+}  // namespace vestige::tools

@@ -1,0 +1,35 @@
+#include "tools/exit_code.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace vestige::tools {
+
+int exit_code(const Status& status) {
+  switch (status.code()) {
+    case StatusCode::kOk:
+      return kExitOk;
+    case StatusCode::kInvalidArgument:
+    case StatusCode::kNotFound:
+    case StatusCode::kUnsupported:
+    case StatusCode::kDataLoss:
+    case StatusCode::kMismatch:
+      return kExitInput;
+    case StatusCode::kCancelled:
+      return kExitInterrupted;
+    case StatusCode::kIoError:
+    case StatusCode::kOutOfMemory:
+    case StatusCode::kInternal:
+      break;
+  }
+  return kExitSystem;
+}
+
+void print_error(const std::string& message) {
+  const bool color = isatty(STDERR_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr;
+  std::fprintf(stderr, "%svestige: error:%s %s\n", color ? "\033[31m" : "", color ? "\033[0m" : "", message.c_str());
+}
+
+}  // namespace vestige::tools

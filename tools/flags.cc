@@ -1,0 +1,110 @@
+#include "tools/flags.h"
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+
+#include "vestige/device.h"
+#include "vestige/policy.h"
+
+namespace vestige::tools {
+
+void EngineFlags::add(CLI::App& app, bool model_required) {
+  auto* model = app.add_option("-m,--model", model_dir, "Model folder (config.json, *.safetensors, tokenizer)");
+  model->envname("VESTIGE_MODEL")->type_name("DIR")->required(model_required);
+  app.add_option("-t,--threads", n_threads, "CPU threads; 0 = one per physical core")
+      ->envname("VESTIGE_THREADS")
+      ->type_name("N")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  std::vector<std::string> names;
+  for (const std::string_view known : backend_names()) names.emplace_back(known);
+  app.add_option("--backend", backend, "Who computes")
+      ->type_name("NAME")
+      ->check(CLI::IsMember(names))
+      ->capture_default_str();
+  app.add_flag("-q,--quiet", quiet, "No progress on stderr");
+}
+
+EngineOptions EngineFlags::options() const {
+  EngineOptions options;
+  options.model_dir = model_dir;
+  options.stream.backend = backend;
+  options.stream.n_threads = n_threads;
+  return options;
+}
+
+std::optional<double> parse_ratio(const std::string& text) {
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  if (end == text.c_str()) return std::nullopt;
+  const std::string rest = end;
+  if (!(rest.empty() || rest == "x" || rest == "X") || !std::isfinite(value) || value < 1) return std::nullopt;
+  return value;
+}
+
+namespace {
+
+std::string settings_help() {
+  std::string text = "A setting of the policy; may be given again. Known:";
+  for (const PolicyInfo& policy : policy_infos()) {
+    for (const PolicySetting& s : policy.settings) {
+      char range[96];
+      std::snprintf(range, sizeof range, "=%g in [%g, %g]: ", s.default_value, s.min, s.max);
+      text += std::string("\n  ") + policy.name + ": " + s.name + range + s.sentence;
+    }
+  }
+  return text;
+}
+
+std::string check_setting(const std::string& text) {
+  const size_t at = text.find('=');
+  char* end = nullptr;
+  if (at != std::string::npos && at > 0) std::strtod(text.c_str() + at + 1, &end);
+  const bool good = end != nullptr && *end == '\0' && end != text.c_str() + at + 1;
+  return good ? "" : "\"" + text + "\", want name=number";
+}
+
+}  // namespace
+
+void PolicyFlags::add(CLI::App& app) {
+  std::vector<std::string> names;
+  for (const PolicyInfo& policy : policy_infos()) names.emplace_back(policy.name);
+  app.add_option("--policy", name, "Which rows stay attended")
+      ->type_name("NAME")
+      ->check(CLI::IsMember(names))
+      ->capture_default_str();
+  auto* by_ratio = app.add_option("--ratio", ratio, "Closed rows per kept row, at least 1, as 32 or 32x (default 32)");
+  by_ratio->type_name("R")->check(
+      [](const std::string& text) { return parse_ratio(text) ? "" : "\"" + text + "\", want a number of at least 1"; });
+  app.add_option("--keep", keep, "The same as a share of rows: 1 / ratio")
+      ->type_name("SHARE")
+      ->check(CLI::Range(1e-9, 1.0))
+      ->excludes(by_ratio);
+  app.add_option("--block-rows", block_rows, "Rows of a block")->type_name("N")->check(CLI::Range(64, 1 << 20));
+  app.add_option("--sinks", n_sinks, "First rows, always kept")->type_name("N")->check(CLI::Range(0, 1 << 20));
+  app.add_option("--policy-seed", seed, "Of policies that draw at random")->type_name("N");
+  app.add_option("--set", settings, settings_help())->type_name("NAME=VALUE")->check(check_setting)->take_all();
+}
+
+void PolicyFlags::check() const {
+  const Status status = create_policy(config(), RowLayout{}).status();
+  if (status.code() == StatusCode::kInvalidArgument) throw CLI::ValidationError(status.message());
+}
+
+PolicyConfig PolicyFlags::config() const {
+  PolicyConfig config;
+  config.name = name;
+  if (!ratio.empty()) config.ratio = parse_ratio(ratio).value_or(0);
+  if (keep) config.ratio = 1 / *keep;
+  if (block_rows) config.block_rows = *block_rows;
+  if (n_sinks) config.n_sinks = *n_sinks;
+  if (seed) config.seed = *seed;
+  for (const std::string& setting : settings) {
+    const size_t at = setting.find('=');
+    config.settings[setting.substr(0, at)] = std::strtod(setting.c_str() + at + 1, nullptr);
+  }
+  return config;
+}
+
+}  // namespace vestige::tools

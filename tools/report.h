@@ -1,0 +1,38 @@
+#pragma once
+
+// Numbers as the user sees them: JSON objects (schemas in docs/cli.md) and lines of text.
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "vestige/engine.h"
+
+namespace vestige::tools {
+
+using Json = nlohmann::ordered_json;
+
+/// On stdout, indented, with a newline; bytes that are no UTF-8 become U+FFFD.
+void print_json(const Json& value);
+
+Json policy_json(const PolicyConfig& policy);
+
+/// Rows per layer and bytes over all layers, of a context as it stands.
+struct RowCounts {
+  int64_t n_layers = 0, n_rows = 0, n_kept = 0, n_archived = 0, n_tail = 0;  ///< rows: of one layer
+  int64_t attended_bytes = 0;                                                ///< kept and tail rows, all layers
+  int64_t full_bytes = 0;                                                    ///< all rows, all layers
+};
+RowCounts count_rows(const Context& context);
+/// What count_rows() would give after n_tokens, without reading them.
+Result<RowCounts> plan_rows(const ModelInfo& info, const PolicyConfig& policy, int64_t n_tokens);
+Json rows_json(const RowCounts& rows);
+
+/// What decoding did. Rows are means over layers and tokens.
+Json stats_json(const GenerateResult& result, size_t n_layers);
+/// The same in lines, for people.
+std::string stats_text(const GenerateResult& result, size_t n_layers);
+
+/// "37.7 MB"
+std::string bytes_text(int64_t n_bytes);
+
+}  // namespace vestige::tools
