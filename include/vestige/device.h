@@ -52,7 +52,8 @@ class Stream {
 /// Names of the backends of this build, in registry order.
 std::vector<std::string_view> backend_names();
 
-/// Owned memory, 64-byte aligned, zero-filled on creation. Movable.
+/// Owned memory, 64-byte aligned, zero-filled on creation. Movable. Large buffers take memory page by page as they are
+/// first written, so that a block of rows that is mostly empty costs little.
 class Buffer {
  public:
   Buffer() = default;
@@ -65,6 +66,9 @@ class Buffer {
 
  private:
   struct Free {
+    Free() : mapped_bytes(0) {}
+    explicit Free(size_t bytes) : mapped_bytes(bytes) {}
+    size_t mapped_bytes;  // 0 = from the heap
     void operator()(std::byte* p) const;
   };
   std::unique_ptr<std::byte[], Free> data_;

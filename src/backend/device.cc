@@ -1,5 +1,8 @@
 #include "vestige/device.h"
 
+#include <sys/mman.h>
+
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -32,18 +35,26 @@ DeviceKind Stream::device() const { return backend_->device; }
 int32_t Stream::n_threads() const { return pool_->n_threads(); }
 Status Stream::synchronize() { return {}; }  // CPU backends finish each op before it returns
 
-void Buffer::Free::operator()(std::byte* p) const { std::free(p); }
+void Buffer::Free::operator()(std::byte* p) const {
+  if (mapped_bytes > 0) {
+    munmap(p, mapped_bytes);
+  } else {
+    std::free(p);
+  }
+}
 
 Result<Buffer> Buffer::create(size_t n_bytes, DeviceKind device) {
   if (device != DeviceKind::kCpu) return unsupported("Buffer: this build has CPU memory only");
-  constexpr size_t kAlign = 64;
+  constexpr size_t kAlign = 64, kLarge = size_t{1} << 20;
   if (n_bytes > SIZE_MAX - kAlign) return out_of_memory("cannot allocate %zu bytes", n_bytes);
-  const size_t rounded = (n_bytes + kAlign - 1) / kAlign * kAlign;
+  const size_t rounded = std::max(kAlign, (n_bytes + kAlign - 1) / kAlign * kAlign);
+  const bool large = rounded >= kLarge;
+  void* p = large ? mmap(nullptr, rounded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+                  : std::aligned_alloc(kAlign, rounded);
+  if (p == nullptr || p == MAP_FAILED) return out_of_memory("cannot allocate %zu bytes", n_bytes);
+  if (!large) std::memset(p, 0, rounded);
   Buffer buffer;
-  void* p = std::aligned_alloc(kAlign, rounded == 0 ? kAlign : rounded);
-  if (p == nullptr) return out_of_memory("cannot allocate %zu bytes", n_bytes);
-  std::memset(p, 0, rounded);
-  buffer.data_.reset(static_cast<std::byte*>(p));
+  buffer.data_ = {static_cast<std::byte*>(p), Free(large ? rounded : 0)};
   buffer.size_bytes_ = n_bytes;
   buffer.device_ = device;
   return buffer;
