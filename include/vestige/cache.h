@@ -18,15 +18,15 @@ namespace vestige {
 
 /// What one decode step did in one layer; sums over steps and layers are the numbers every tool prints.
 struct StepRecord {
-  int64_t n_steps = 0;      ///< layer-steps added up in this record
-  int64_t n_kept = 0;       ///< kept rows attended
-  int64_t n_tail = 0;       ///< tail rows attended
-  int64_t n_archived = 0;   ///< rows in the archive
-  int64_t n_recalled = 0;   ///< archived rows attended
-  int64_t n_overflowed = 0; ///< layer-steps in which the whole archive was attended instead
-  int64_t read_bytes = 0;   ///< rows and index bytes read
-  int64_t full_bytes = 0;   ///< bytes that attention over every row would read
-  double attend_us = 0;     ///< time in attention (wall), scan and merge included
+  int64_t n_steps = 0;       ///< layer-steps added up in this record
+  int64_t n_kept = 0;        ///< kept rows attended
+  int64_t n_tail = 0;        ///< tail rows attended
+  int64_t n_archived = 0;    ///< rows in the archive
+  int64_t n_recalled = 0;    ///< archived rows attended
+  int64_t n_overflowed = 0;  ///< layer-steps in which the whole archive was attended instead
+  int64_t read_bytes = 0;    ///< rows and index bytes read
+  int64_t full_bytes = 0;    ///< bytes that attention over every row would read
+  double attend_us = 0;      ///< time in attention (wall), scan and merge included
   void add(const StepRecord& other);
 };
 

@@ -11,9 +11,9 @@ namespace vestige {
 /// Widths of one cached row. An MLA row is [content ; branch]: `d_content` numbers that carry the
 /// value, `d_branch` numbers that only steer the score.
 struct RowLayout {
-  int32_t d_content = 512;      ///< > 0
-  int32_t d_branch = 64;        ///< >= 0; 0 = no branch
-  DType dtype = DType::kBF16;   ///< kBF16 (files, default) or kF32 (parity work)
+  int32_t d_content = 512;     ///< > 0
+  int32_t d_branch = 64;       ///< >= 0; 0 = no branch
+  DType dtype = DType::kBF16;  ///< kBF16 (files, default) or kF32 (parity work)
 
   int32_t d_row() const { return d_content + d_branch; }
   int64_t row_bytes() const { return static_cast<int64_t>(dtype_bytes(dtype)) * d_row(); }

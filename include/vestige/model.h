@@ -19,21 +19,21 @@ namespace vestige {
 
 /// What a sequence keeps of each attention layer that has rows.
 struct CacheLayer {
-  int32_t layer = 0;   ///< 0-based layer number in the model
+  int32_t layer = 0;  ///< 0-based layer number in the model
   RowLayout layout;
   int32_t h_q = 0;
   float scale = 1.0f;
 };
 
 struct ModelInfo {
-  std::string arch;         ///< "kimi_linear"
-  std::string identity;     ///< SHA-256 hex over config.json and the weight files' bytes
+  std::string arch;      ///< "kimi_linear"
+  std::string identity;  ///< SHA-256 hex over config.json and the weight files' bytes
   int64_t n_params = 0;
   int64_t weight_bytes = 0;
   int64_t active_weight_bytes = 0;  ///< bytes of weights that one decoded token reads
   int32_t n_layers = 0, d_model = 0;
   int64_t n_vocab = 0;
-  int64_t max_tokens = 0;   ///< the longest context the config declares
+  int64_t max_tokens = 0;  ///< the longest context the config declares
   int32_t bos_id = -1;
   std::vector<int32_t> eos_ids;
   std::vector<CacheLayer> cache_layers;
@@ -54,20 +54,20 @@ using HiddenTap = std::function<void(int32_t layer, const ConstTensorView& hidde
 
 /// The sequence's side of a forward pass.
 struct ForwardParams {
-  std::span<const int32_t> tokens;       ///< t >= 1 new tokens, each in [0, n_vocab)
-  int64_t position = 0;                  ///< tokens before these
+  std::span<const int32_t> tokens;  ///< t >= 1 new tokens, each in [0, n_vocab)
+  int64_t position = 0;             ///< tokens before these
   ModelState* state = nullptr;
-  std::span<LayerCache* const> caches;   ///< one per ModelInfo::cache_layers
+  std::span<LayerCache* const> caches;  ///< one per ModelInfo::cache_layers
   /// true: dense causal attention over every row (reading a document); position must be a multiple of
   /// Model::kTileTokens and t at most that, for bytes that do not depend on how the text was cut.
   /// false: decode; each token attends through LayerCache::attend.
   bool prefill = false;
-  StepRecord* record = nullptr;          ///< decode only; may be null
+  StepRecord* record = nullptr;  ///< decode only; may be null
   /// Prefill only, may be empty: per cache layer, the un-absorbed queries [t, h_q, d_nope + d_branch] f32 are
   /// handed over so that the engine can keep the last ones for fit_recall.
   std::function<void(size_t cache_index, const ConstTensorView& q)> query_tap;
-  HiddenTap hidden_tap;                  ///< may be empty
-  TensorView last_hidden;                ///< [d_model] f32, out: final-normed hidden of the last token
+  HiddenTap hidden_tap;    ///< may be empty
+  TensorView last_hidden;  ///< [d_model] f32, out: final-normed hidden of the last token
 };
 
 struct ModelOptions {

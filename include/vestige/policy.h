@@ -20,11 +20,11 @@ namespace vestige {
 
 /// Settings every policy has, and the policy's own as name = value pairs.
 struct PolicyConfig {
-  std::string name = "vestige";   ///< a name from policy_names()
-  int32_t block_rows = 4096;      ///< rows of a block, in [64, 1 << 20]; the open tail is never compressed
-  double ratio = 32;              ///< closed rows per kept row, >= 1; 1 keeps every row
-  int32_t n_sinks = 4;            ///< first rows of the sequence, always kept, beyond the ratio; in [0, block_rows]
-  uint64_t seed = 0;              ///< of policies that draw at random
+  std::string name = "vestige";  ///< a name from policy_names()
+  int32_t block_rows = 4096;     ///< rows of a block, in [64, 1 << 20]; the open tail is never compressed
+  double ratio = 32;             ///< closed rows per kept row, >= 1; 1 keeps every row
+  int32_t n_sinks = 4;           ///< first rows of the sequence, always kept, beyond the ratio; in [0, block_rows]
+  uint64_t seed = 0;             ///< of policies that draw at random
   std::map<std::string, double> settings;  ///< the policy's own; names and ranges in PolicyInfo::settings
 };
 
@@ -62,26 +62,26 @@ class TensorSource {
 
 /// What a recall index is fitted to, at the end of a prefill.
 struct RecallFit {
-  ConstTensorView queries;    ///< [n, h, d_row] f32: absorbed queries of the prompt's last n tokens
-  int64_t first_position = 0; ///< position of queries[0]; query i may see rows <= first_position + i
-  RowPages rows;              ///< all rows of the sequence, tail included
-  int64_t n_closed = 0;       ///< rows that are closed; the index covers these
+  ConstTensorView queries;        ///< [n, h, d_row] f32: absorbed queries of the prompt's last n tokens
+  int64_t first_position = 0;     ///< position of queries[0]; query i may see rows <= first_position + i
+  RowPages rows;                  ///< all rows of the sequence, tail included
+  int64_t n_closed = 0;           ///< rows that are closed; the index covers these
   const uint8_t* kept = nullptr;  ///< [n_closed], 1 = kept
   float scale = 1.0f;
 };
 
 /// The rows a step wants from the archive.
 struct RecallStep {
-  ConstTensorView q;            ///< [1, h, d_row] f32
-  ConstTensorView kept_max;     ///< [1, h] f32: best true score over the kept rows
-  ConstTensorView kept_lse;     ///< [1, h] f32
+  ConstTensorView q;         ///< [1, h, d_row] f32
+  ConstTensorView kept_max;  ///< [1, h] f32: best true score over the kept rows
+  ConstTensorView kept_lse;  ///< [1, h] f32
   RowPages rows;
   int64_t n_closed = 0;
   const uint8_t* kept = nullptr;
   float scale = 1.0f;
-  TensorView ids;               ///< [1, capacity] i32, out, ascending
-  TensorView n_ids;             ///< [1] i32, out
-  TensorView n_fired;           ///< [1] i32, out; > capacity: the cache attends the whole archive instead
+  TensorView ids;      ///< [1, capacity] i32, out, ascending
+  TensorView n_ids;    ///< [1] i32, out
+  TensorView n_fired;  ///< [1] i32, out; > capacity: the cache attends the whole archive instead
 };
 
 /// Index of one sequence and layer over its closed rows. Not thread-safe.

@@ -62,7 +62,7 @@ Status internal_error(const char* format, ...) VESTIGE_PRINTF_LIKE;
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}  // NOLINT: implicit on purpose, `return value;`
+  Result(T value) : value_(std::move(value)) {}          // NOLINT: implicit on purpose, `return value;`
   Result(Status status) : status_(std::move(status)) {}  // NOLINT: likewise, `return status;`
 
   bool ok() const { return value_.has_value(); }
@@ -83,9 +83,9 @@ class [[nodiscard]] Result {
 }  // namespace vestige
 
 /// Hands a failed Status up.
-#define VESTIGE_TRY(expr)                            \
-  do {                                               \
-    ::vestige::Status vestige_try_status_ = (expr);  \
+#define VESTIGE_TRY(expr)                                      \
+  do {                                                         \
+    ::vestige::Status vestige_try_status_ = (expr);            \
     if (!vestige_try_status_.ok()) return vestige_try_status_; \
   } while (0)
 
@@ -97,5 +97,4 @@ class [[nodiscard]] Result {
   lhs = std::move(tmp).value()
 
 /// `VESTIGE_ASSIGN(auto x, make_x());` binds the value or hands the Status up.
-#define VESTIGE_ASSIGN(lhs, ...) \
-  VESTIGE_ASSIGN_IMPL_(VESTIGE_CONCAT_(vestige_result_, __COUNTER__), lhs, (__VA_ARGS__))
+#define VESTIGE_ASSIGN(lhs, ...) VESTIGE_ASSIGN_IMPL_(VESTIGE_CONCAT_(vestige_result_, __COUNTER__), lhs, (__VA_ARGS__))

@@ -52,10 +52,14 @@ struct BasicTensorView {
 
   /// A writable view reads as a const one; never the other way round.
   template <class Other>
-    requires(std::is_const_v<Void> && !std::is_const_v<Other>)
-  BasicTensorView(const BasicTensorView<Other>& other)  // NOLINT: implicit on purpose
-      : data(other.data), dtype(other.dtype), device(other.device), rank(other.rank),
-        shape(other.shape), stride(other.stride) {}
+  requires(std::is_const_v<Void> && !std::is_const_v<Other>)
+      BasicTensorView(const BasicTensorView<Other>& other)  // NOLINT: implicit on purpose
+      : data(other.data),
+        dtype(other.dtype),
+        device(other.device),
+        rank(other.rank),
+        shape(other.shape),
+        stride(other.stride) {}
 
   bool empty() const { return data == nullptr || n_elements() == 0; }
   int64_t dim(int i) const { return shape[static_cast<size_t>(i)]; }

@@ -43,7 +43,7 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
   file.path_ = path;
   file.fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (file.fd_ < 0) return path_error("open", path, errno);
-  struct stat info{};
+  struct stat info {};
   if (fstat(file.fd_, &info) != 0) return path_error("inspect", path, errno);
   if (!S_ISREG(info.st_mode)) return data_loss("%s: not a regular file", path.c_str());
   file.size_ = static_cast<size_t>(info.st_size);

@@ -7,16 +7,26 @@ namespace vestige {
 
 const char* status_code_name(StatusCode code) {
   switch (code) {
-    case StatusCode::kOk: return "ok";
-    case StatusCode::kInvalidArgument: return "invalid_argument";
-    case StatusCode::kNotFound: return "not_found";
-    case StatusCode::kUnsupported: return "unsupported";
-    case StatusCode::kDataLoss: return "data_loss";
-    case StatusCode::kMismatch: return "mismatch";
-    case StatusCode::kIoError: return "io_error";
-    case StatusCode::kOutOfMemory: return "out_of_memory";
-    case StatusCode::kCancelled: return "cancelled";
-    case StatusCode::kInternal: return "internal";
+    case StatusCode::kOk:
+      return "ok";
+    case StatusCode::kInvalidArgument:
+      return "invalid_argument";
+    case StatusCode::kNotFound:
+      return "not_found";
+    case StatusCode::kUnsupported:
+      return "unsupported";
+    case StatusCode::kDataLoss:
+      return "data_loss";
+    case StatusCode::kMismatch:
+      return "mismatch";
+    case StatusCode::kIoError:
+      return "io_error";
+    case StatusCode::kOutOfMemory:
+      return "out_of_memory";
+    case StatusCode::kCancelled:
+      return "cancelled";
+    case StatusCode::kInternal:
+      return "internal";
   }
   return "unknown";
 }
@@ -40,13 +50,13 @@ std::string format_message(const char* format, va_list args) {
 
 }  // namespace
 
-#define VESTIGE_DEFINE_MAKER(name, code)              \
-  Status name(const char* format, ...) {              \
-    va_list args;                                     \
-    va_start(args, format);                           \
+#define VESTIGE_DEFINE_MAKER(name, code)                      \
+  Status name(const char* format, ...) {                      \
+    va_list args;                                             \
+    va_start(args, format);                                   \
     Status s(StatusCode::code, format_message(format, args)); \
-    va_end(args);                                     \
-    return s;                                         \
+    va_end(args);                                             \
+    return s;                                                 \
   }
 VESTIGE_DEFINE_MAKER(invalid_argument, kInvalidArgument)
 VESTIGE_DEFINE_MAKER(not_found, kNotFound)

@@ -30,19 +30,19 @@ Status attend_prefill_check(const AttendPrefillParams& p);
 /// The rows one sequence attends in one part.
 struct RowSet {
   RowPages pages;
-  const int32_t* ids = nullptr;      ///< row ids to attend, ascending; null = rows 0 .. n - 1
-  const int32_t* n_rows = nullptr;   ///< device pointer to n; null = pages.n_rows
+  const int32_t* ids = nullptr;     ///< row ids to attend, ascending; null = rows 0 .. n - 1
+  const int32_t* n_rows = nullptr;  ///< device pointer to n; null = pages.n_rows
 };
 
 /// Decode attention in absorbed form over one set of rows a sequence; all heads share one pass:
 ///   s = scale * q . [c ; branch],  out = sum softmax(s) c,  lse = log sum exp(s),  max = max s
 /// The set is walked in fixed runs of rows, merged in order: bits do not depend on threads.
 struct AttendRowsParams {
-  ConstTensorView q;                ///< [b, h, d_content + d_branch] f32
-  std::span<const RowSet> rows;     ///< [b]
-  TensorView out;                   ///< [b, h, d_content] f32
-  TensorView lse;                   ///< [b, h] f32
-  TensorView max;                   ///< [b, h] f32, or empty
+  ConstTensorView q;             ///< [b, h, d_content + d_branch] f32
+  std::span<const RowSet> rows;  ///< [b]
+  TensorView out;                ///< [b, h, d_content] f32
+  TensorView lse;                ///< [b, h] f32
+  TensorView max;                ///< [b, h] f32, or empty
   float scale = 1.0f;
 };
 Status attend_rows_check(const AttendRowsParams& p);

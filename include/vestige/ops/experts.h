@@ -16,12 +16,12 @@ enum class RouterActivation : uint8_t { kSigmoid, kSoftmax };
 /// are kept (topk_group of n_groups), then the top_k experts in them; weight = score of the chosen,
 /// divided by their sum if `renormalize`, times `scale`. Ties go to the lower index.
 struct RouteExpertsParams {
-  ConstTensorView logits;  ///< [t, e] f32
-  ConstTensorView bias = {};    ///< [e] f32, or empty
-  TensorView ids;          ///< [t, top_k] i32, out, ordered by choice
-  TensorView weights;      ///< [t, top_k] f32, out
-  int32_t n_groups = 1;    ///< divides e
-  int32_t topk_group = 1;  ///< in [1, n_groups]
+  ConstTensorView logits;     ///< [t, e] f32
+  ConstTensorView bias = {};  ///< [e] f32, or empty
+  TensorView ids;             ///< [t, top_k] i32, out, ordered by choice
+  TensorView weights;         ///< [t, top_k] f32, out
+  int32_t n_groups = 1;       ///< divides e
+  int32_t topk_group = 1;     ///< in [1, n_groups]
   bool renormalize = true;
   float scale = 1.0f;
   RouterActivation activation = RouterActivation::kSigmoid;
@@ -40,7 +40,7 @@ struct ExpertMlpParams {
   ConstTensorView ids;      ///< [t, top_k] i32, in [0, experts.size())
   ConstTensorView weights;  ///< [t, top_k] f32
   std::span<const ExpertWeights> experts;
-  TensorView out;           ///< [t, d] f32, in and out
+  TensorView out;  ///< [t, d] f32, in and out
 };
 Status expert_mlp_check(const ExpertMlpParams& p);
 

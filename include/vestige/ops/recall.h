@@ -67,17 +67,17 @@ struct RecallPages {
 /// fixed order. d_c = r gives cert = 0.
 struct ScanSet {
   RecallPages pages;
-  ConstTensorView basis;              ///< [r, d_content] f32
-  const uint8_t* kept = nullptr;      ///< [n_rows], 1 = attended already; null = none
+  ConstTensorView basis;          ///< [r, d_content] f32
+  const uint8_t* kept = nullptr;  ///< [n_rows], 1 = attended already; null = none
   float z = 8.0f;
 };
 struct ScanArchiveParams {
-  ConstTensorView q;                 ///< [b, h, d_content + d_branch] f32
-  std::span<const ScanSet> sets;     ///< [b]
-  ConstTensorView threshold;         ///< [b, h] f32; +inf = this head never fires, -inf = always
-  TensorView ids;                    ///< [b, capacity] i32, out: the first `capacity` fired ids, ascending
-  TensorView n_ids;                  ///< [b] i32, out: min(fired, capacity)
-  TensorView n_fired;                ///< [b] i32, out: all fired; > capacity means overflow
+  ConstTensorView q;              ///< [b, h, d_content + d_branch] f32
+  std::span<const ScanSet> sets;  ///< [b]
+  ConstTensorView threshold;      ///< [b, h] f32; +inf = this head never fires, -inf = always
+  TensorView ids;                 ///< [b, capacity] i32, out: the first `capacity` fired ids, ascending
+  TensorView n_ids;               ///< [b] i32, out: min(fired, capacity)
+  TensorView n_fired;             ///< [b] i32, out: all fired; > capacity means overflow
   float scale = 1.0f;
 };
 Status scan_archive_check(const ScanArchiveParams& p);
@@ -86,13 +86,13 @@ Status scan_archive_check(const ScanArchiveParams& p);
 ///   best[i] = max_u scale q_i . [c_u ; r_u] over u < limit[i] with mask[u] == want; arg[i] = the lowest such u
 /// None: best = -inf, arg = -1.
 struct BestRowsParams {
-  ConstTensorView q;       ///< [n, d_row] f32
+  ConstTensorView q;  ///< [n, d_row] f32
   RowPages rows;
-  ConstTensorView limit;   ///< [n] i32
+  ConstTensorView limit;          ///< [n] i32
   const uint8_t* mask = nullptr;  ///< [rows.n_rows]; null = all rows
   uint8_t want = 1;
-  TensorView best;         ///< [n] f32, out
-  TensorView arg;          ///< [n] i32, out
+  TensorView best;  ///< [n] f32, out
+  TensorView arg;   ///< [n] i32, out
   float scale = 1.0f;
 };
 Status best_rows_check(const BestRowsParams& p);

@@ -11,20 +11,20 @@ namespace vestige {
 /// out[i] = table[ids[i]], widened to f32 (token embedding).
 /// @return InvalidArgument if an id is outside [0, v).
 struct GatherRowsParams {
-  ConstTensorView table;  ///< [v, d] f32, bf16, f16 or f8e4m3
+  ConstTensorView table;       ///< [v, d] f32, bf16, f16 or f8e4m3
   ConstTensorView scale = {};  ///< f8e4m3 only, as in matmul
-  ConstTensorView ids;    ///< [t] i32
-  TensorView out;         ///< [t, d] f32
+  ConstTensorView ids;         ///< [t] i32
+  TensorView out;              ///< [t, d] f32
 };
 Status gather_rows_check(const GatherRowsParams& p);
 
 /// out = x / sqrt(mean(x^2) + eps) * weight (* sigmoid(gate) if a gate is given).
 struct RmsNormParams {
-  ConstTensorView x;       ///< [t, d] f32; row stride free
-  ConstTensorView weight;  ///< [d] f32, bf16 or f16
-  ConstTensorView gate = {};    ///< empty, or [t, d] f32
-  TensorView out;          ///< [t, d] f32; row stride free; may be x itself
-  float eps = 1e-5f;       ///< > 0
+  ConstTensorView x;          ///< [t, d] f32; row stride free
+  ConstTensorView weight;     ///< [d] f32, bf16 or f16
+  ConstTensorView gate = {};  ///< empty, or [t, d] f32
+  TensorView out;             ///< [t, d] f32; row stride free; may be x itself
+  float eps = 1e-5f;          ///< > 0
 };
 Status rms_norm_check(const RmsNormParams& p);
 
