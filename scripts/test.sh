@@ -30,9 +30,9 @@ scripts/test_install.sh
 step "address and undefined-behaviour sanitizers"
 cmake --preset asan >/dev/null
 cmake --build --preset asan -j "$jobs"
-ctest --test-dir build-asan --output-on-failure -j "$jobs" --no-tests=error -LE slow
+ctest --test-dir build-asan --output-on-failure -j "$jobs" --no-tests=error
 
 step "thread sanitizer"
 cmake --preset tsan -DVESTIGE_BUILD_TOOLS=OFF >/dev/null
-cmake --build --preset tsan -j "$jobs" --target base_test backend_test
-ctest --test-dir build-tsan --output-on-failure -j "$jobs" --no-tests=error -R 'ThreadPool|Threads' -LE slow
+cmake --build --preset tsan -j "$jobs" --target base_test conformance_test engine_test
+ctest --test-dir build-tsan --output-on-failure -j "$jobs" --no-tests=error -R 'Thread.*(small|Pool|Bit)|ThreadPool|ContextFile.*Save'
