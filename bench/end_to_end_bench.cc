@@ -1,5 +1,7 @@
 // A model from text to answer, against the machine's own limits measured in the same run:
-//   end_to_end_bench MODEL_DIR DOCUMENT "QUESTION" [N_THREADS]      scripts/bench.sh makes the document and calls this
+//   end_to_end_bench MODEL_DIR DOCUMENT "QUESTION" [N_THREADS [PART]]      scripts/bench.sh makes the document, calls
+//   this
+// PART is prefill, decode or file; without it all three run. N_THREADS 0 is one a physical core.
 //   prefill of 8k tokens against the BLAS library's sgemm on the same products
 //   decode at 1k rows against a plain read of as many bytes as the weights have
 //   loading a .vctx and giving the first token against reading the document
@@ -204,7 +206,9 @@ Status bench_file(Engine& engine, std::span<const int32_t> tokens, const std::st
 }
 
 Status run(int argc, char** argv) {
-  if (argc < 4) return invalid_argument("usage: end_to_end_bench MODEL_DIR DOCUMENT QUESTION [N_THREADS]");
+  if (argc < 4) return invalid_argument("usage: end_to_end_bench MODEL_DIR DOCUMENT QUESTION [N_THREADS [PART]]");
+  const std::string part = argc > 5 ? argv[5] : "";
+  const auto wanted = [&](const char* name) { return part.empty() || part == name; };
   EngineOptions options;
   options.model_dir = argv[1];
   options.stream.n_threads = argc > 4 ? std::atoi(argv[4]) : 0;
@@ -214,9 +218,9 @@ Status run(int argc, char** argv) {
   std::vector<int32_t> tokens;
   VESTIGE_TRY(engine->tokenizer().encode(text, &tokens));
   std::printf("model %s, %d threads, document of %zu tokens\n", argv[1], engine->stream().n_threads(), tokens.size());
-  VESTIGE_TRY(bench_prefill(*engine, tokens));
-  VESTIGE_TRY(bench_decode(*engine, tokens));
-  return bench_file(*engine, tokens, argv[3]);
+  if (wanted("prefill")) VESTIGE_TRY(bench_prefill(*engine, tokens));
+  if (wanted("decode")) VESTIGE_TRY(bench_decode(*engine, tokens));
+  return wanted("file") ? bench_file(*engine, tokens, argv[3]) : Status();
 }
 
 }  // namespace

@@ -14,14 +14,24 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 
 }  // namespace
 
+Result<std::vector<int32_t>> encode_question(const Engine& engine, const ContextFile& file, const std::string& question,
+                                             bool raw) {
+  std::vector<int32_t> tokens;
+  VESTIGE_TRY(engine.tokenizer().encode(raw ? question : "\nQuestion: " + question + "\nAnswer:", &tokens));
+  const int64_t needed = file.n_tokens() + static_cast<int64_t>(tokens.size());
+  const int64_t allowed = engine.model().info().max_tokens;
+  if (needed <= allowed) return tokens;
+  return invalid_argument("question \"%.40s\": %lld tokens are needed, the model's window allows %lld",
+                          question.c_str(), static_cast<long long>(needed), static_cast<long long>(allowed));
+}
+
 Result<Answer> answer(Engine& engine, const std::shared_ptr<const ContextFile>& file, const std::string& question,
                       const AnswerOptions& options) {
   Answer out;
   const auto start = Clock::now();
   VESTIGE_ASSIGN(const auto context, Context::load(engine, file, options.load));
   out.load_s = seconds_since(start);
-  std::vector<int32_t> tokens;
-  VESTIGE_TRY(engine.tokenizer().encode(options.raw ? question : "\nQuestion: " + question + "\nAnswer:", &tokens));
+  VESTIGE_ASSIGN(const std::vector<int32_t> tokens, encode_question(engine, *file, question, options.raw));
   out.n_question_tokens = static_cast<int64_t>(tokens.size());
   VESTIGE_TRY(context->feed(tokens, nullptr));
   if (interrupted()) return cancelled("interrupted");

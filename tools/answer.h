@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "tools/report.h"
 #include "vestige/engine.h"
@@ -23,6 +24,10 @@ struct Answer {
   double load_s = 0;         ///< context from the open file
   double first_token_s = 0;  ///< load, question and first logits
 };
+
+/// The tokens to feed. @return InvalidArgument if they do not fit behind the document.
+Result<std::vector<int32_t>> encode_question(const Engine& engine, const ContextFile& file, const std::string& question,
+                                             bool raw);
 
 /// Starts from the saved state. @return Cancelled after Ctrl-C.
 Result<Answer> answer(Engine& engine, const std::shared_ptr<const ContextFile>& file, const std::string& question,

@@ -42,6 +42,7 @@ Status run(AskFlags flags) {
   const double open_s = seconds_since(start);
   const bool hinted = flags.engine.model_dir.empty();
   if (hinted) flags.engine.model_dir = file->model_dir();
+  if (flags.engine.model_dir.empty()) return invalid_argument("the file names no model folder, give one with -m");
   const auto engine_start = Clock::now();
   auto created = Engine::create(flags.engine.options());
   if (!created.ok()) {
@@ -53,6 +54,9 @@ Status run(AskFlags flags) {
   const size_t n_layers = engine.model().info().cache_layers.size();
 
   const AnswerOptions options{load_options(flags, *file), flags.n_tokens, flags.raw};
+  for (const std::string& question : flags.questions) {  // all, before the first answer is printed
+    VESTIGE_TRY(encode_question(engine, *file, question, flags.raw).status());
+  }
   Json answers = Json::array();
   for (const std::string& question : flags.questions) {
     VESTIGE_ASSIGN(const Answer a, answer(engine, file, question, options));

@@ -10,7 +10,6 @@
 #include "tools/exit_code.h"
 #include "tools/flags.h"
 #include "tools/input.h"
-#include "tools/interrupt.h"
 #include "tools/progress.h"
 #include "tools/report.h"
 
@@ -66,9 +65,7 @@ Status dry_run(const CompressFlags& flags, const Engine& engine, const PolicyCon
 
 Status write_file(const CompressFlags& flags, const Context& context, double* seconds) {
   Progress progress("writing", "MB", 1e6, 0, flags.engine.quiet);
-  remove_on_kill(flags.output);
   const Status status = context.save(flags.output, progress.callback());
-  remove_on_kill("");
   *seconds = progress.seconds();
   return status;
 }

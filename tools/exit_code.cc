@@ -27,9 +27,21 @@ int exit_code(const Status& status) {
   return kExitSystem;
 }
 
+std::string printable(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    char escaped[5] = {c};
+    if (byte < 0x20 || byte == 0x7f) std::snprintf(escaped, sizeof escaped, "\\x%02x", byte);
+    out += escaped;
+  }
+  return out;
+}
+
 void print_error(const std::string& message) {
   const bool color = isatty(STDERR_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr;
-  std::fprintf(stderr, "%svestige: error:%s %s\n", color ? "\033[31m" : "", color ? "\033[0m" : "", message.c_str());
+  std::fprintf(stderr, "%svestige: error:%s %s\n", color ? "\033[31m" : "", color ? "\033[0m" : "",
+               printable(message).c_str());
 }
 
 }  // namespace vestige::tools

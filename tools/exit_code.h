@@ -18,7 +18,9 @@ inline constexpr char kExitCodeHelp[] =
     "Exit codes: 0 done, 1 wrong flags, 2 bad input or file, 3 the system refused (disk, memory), 130 interrupted.";
 
 int exit_code(const Status& status);
-/// "vestige: error: <message>" on stderr.
+/// With control characters as \xNN: strings of files could otherwise move the cursor or recolour a terminal.
+std::string printable(const std::string& text);
+/// "vestige: error: <message>" on stderr, printable.
 void print_error(const std::string& message);
 
 }  // namespace vestige::tools

@@ -54,9 +54,31 @@ Json part_bytes(const std::vector<SafetensorsEntry>& tensors, int64_t n_file) {
   return parts;
 }
 
+/// What the calibration of the recall index gave, of each layer that has one.
+Result<Json> calibration_json(const ContextFile& file, const SafetensorsFile& tensors) {
+  double z_max = 0;
+  for (const PolicyInfo& info : policy_infos()) {
+    for (const PolicySetting& setting : info.settings) {
+      if (file.policy().name == info.name && std::string(setting.name) == "z_max") z_max = setting.default_value;
+    }
+  }
+  const auto set = file.policy().settings.find("z_max");
+  if (set != file.policy().settings.end()) z_max = set->second;
+  Json out = Json::array();
+  for (const CacheLayer& layer : file.cache_layers()) {
+    const std::string name = "layers." + std::to_string(layer.layer) + ".z";
+    if (tensors.entry(name) == nullptr) continue;
+    VESTIGE_ASSIGN(const ConstTensorView z, file.tensors().get(name, DType::kF32, {1}));
+    const double value = static_cast<double>(*z.as<float>());
+    out.push_back({{"layer", layer.layer}, {"z", value}, {"is_z_max", value >= z_max}});
+  }
+  return out;
+}
+
 Result<Json> inspect_file(const std::string& path) {
   VESTIGE_ASSIGN(const auto file, ContextFile::open(path));
   VESTIGE_ASSIGN(const SafetensorsFile tensors, SafetensorsFile::open(path));
+  VESTIGE_ASSIGN(const Json calibration, calibration_json(*file, tensors));
   return Json{{"kind", "context"},
               {"file", path},
               {"file_bytes", file->size_bytes()},
@@ -67,6 +89,7 @@ Result<Json> inspect_file(const std::string& path) {
               {"model_identity", file->model_identity()},
               {"tokenizer_identity", file->tokenizer_identity()},
               {"attention_layers", layers_json(file->cache_layers())},
+              {"calibration", calibration},
               {"part_bytes", part_bytes(tensors.tensors(), file->size_bytes())}};
 }
 
@@ -103,14 +126,20 @@ void print_table(const Json& value) {
     const std::string text = bytes              ? bytes_text(item.get<int64_t>()) + " (" + item.dump() + ")"
                              : item.is_string() ? item.get<std::string>()
                                                 : item.dump(-1, ' ', false, Json::error_handler_t::replace);
-    std::printf("%-*s  %s\n", static_cast<int>(width), key.c_str(), text.c_str());
+    std::printf("%-*s  %s\n", static_cast<int>(width), key.c_str(), printable(text).c_str());
   };
   for (const auto& [key, item] : value.items()) {
-    if (key != "attention_layers") {
+    if (key == "attention_layers") {
+      for (const Json& layer : item) line("attention layer", layer);
+    } else if (key == "calibration") {
+      for (const Json& layer : item) {
+        line(key,
+             "layer " + layer["layer"].dump() + ": z = " + layer["z"].dump() +
+                 (layer["is_z_max"].get<bool>() ? " = z_max (too few queries, or none as low, to calibrate)" : ""));
+      }
+    } else {
       line(key, item);
-      continue;
     }
-    for (const Json& layer : item) line("attention layer", layer);
   }
 }
 

@@ -3,9 +3,7 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <climits>
-#include <cstring>
-
+#include "base/mapped_file.h"
 #include "tools/exit_code.h"
 
 namespace vestige::tools {
@@ -13,11 +11,10 @@ namespace vestige::tools {
 namespace {
 
 volatile sig_atomic_t g_interrupted = 0;
-char g_temporary[PATH_MAX] = "";  // plain memory, so that the handler may read it
 
 void on_signal(int) {
   if (g_interrupted != 0) {
-    if (g_temporary[0] != '\0') unlink(g_temporary);
+    AtomicFile::unlink_all();
     _exit(kExitInterrupted);
   }
   g_interrupted = 1;
@@ -35,10 +32,5 @@ void catch_signals() {
 }
 
 bool interrupted() { return g_interrupted != 0; }
-
-void remove_on_kill(const std::string& path) {
-  const std::string name = path.empty() ? "" : path + ".tmp" + std::to_string(getpid());  // as AtomicFile names it
-  if (name.size() < sizeof(g_temporary)) std::strcpy(g_temporary, name.c_str());
-}
 
 }  // namespace vestige::tools

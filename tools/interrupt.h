@@ -1,15 +1,12 @@
 #pragma once
 
-// Ctrl-C: the first one asks the work to stop, a second one ends the process at once.
-
-#include <string>
+// Ctrl-C: the first one asks the work to stop, a second one removes the file being written
+// and ends the process at once.
 
 namespace vestige::tools {
 
 /// SIGINT and SIGTERM set the flag; a write past a file size limit becomes an error instead of the end.
 void catch_signals();
 bool interrupted();
-/// While a file is written for `path`: what a second Ctrl-C removes. Empty: nothing.
-void remove_on_kill(const std::string& path);
 
 }  // namespace vestige::tools

@@ -58,7 +58,8 @@ class ContextFile {
   virtual int64_t n_tokens() const = 0;
   virtual const PolicyConfig& policy() const = 0;
   virtual const std::string& model_identity() const = 0;
-  virtual const std::string& model_dir() const = 0;  ///< as given when the file was made; a hint only
+  /// Absolute, as of when the file was made, perhaps empty; a hint only.
+  virtual const std::string& model_dir() const = 0;
   virtual const std::string& tokenizer_identity() const = 0;
   virtual const std::string& vestige_version() const = 0;  ///< of the build that made it
   virtual const std::vector<CacheLayer>& cache_layers() const = 0;
@@ -71,6 +72,8 @@ struct LoadOptions {
 };
 
 /// One sequence: tokens read so far, one LayerCache per attention layer, and the model's fixed state.
+/// A read(), finish_reading() or feed() that fails within a pass (out of memory, Internal) leaves the context
+/// unusable: these, logits() and save() then return InvalidArgument. Refused arguments and Cancelled do not.
 class Context {
  public:
   static Result<std::unique_ptr<Context>> create(Engine& engine, const PolicyConfig& policy);
@@ -87,10 +90,11 @@ class Context {
   ///         then; Cancelled, after which read({}) goes on with what was given.
   virtual Status read(std::span<const int32_t> tokens, const ProgressFn& progress) = 0;
   /// Ends the document (InvalidArgument if it is empty): computes the remainder and fits the recall index to the
-  /// last queries.
+  /// last queries. Cancelled: call it again; the document takes no further tokens.
   virtual Status finish_reading(const ProgressFn& progress) = 0;
 
-  /// Feeds tokens one by one in decode form: through kept, tail and recalled rows. Needs finish_reading().
+  /// Feeds tokens in decode form, with the bits of one by one: through kept, tail and recalled rows.
+  /// Needs finish_reading().
   virtual Status feed(std::span<const int32_t> tokens, StepRecord* record) = 0;
   /// Logits [n_vocab] f32 after the last token; computed on first call. InvalidArgument before any token.
   virtual Result<std::span<const float>> logits() = 0;

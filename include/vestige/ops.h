@@ -10,25 +10,26 @@
 #include "vestige/ops/recall.h"
 #include "vestige/ops/rows.h"
 
-#define VESTIGE_OPS(X)                     \
-  X(matmul, MatmulParams)                  \
-  X(head_matmul, HeadMatmulParams)         \
-  X(gather_rows, GatherRowsParams)         \
-  X(rms_norm, RmsNormParams)               \
-  X(silu_mul, SiluMulParams)               \
-  X(short_conv, ShortConvParams)           \
-  X(kda_gate, KdaGateParams)               \
-  X(kda, KdaParams)                        \
-  X(route_experts, RouteExpertsParams)     \
-  X(expert_mlp, ExpertMlpParams)           \
-  X(attend_prefill, AttendPrefillParams)   \
-  X(attend_rows, AttendRowsParams)         \
-  X(merge_parts, MergePartsParams)         \
-  X(score_rows, ScoreRowsParams)           \
-  X(select_rows, SelectRowsParams)         \
-  X(sketch_rows, SketchRowsParams)         \
-  X(fit_basis, FitBasisParams)             \
-  X(scan_archive, ScanArchiveParams)       \
+#define VESTIGE_OPS(X)                   \
+  X(matmul, MatmulParams)                \
+  X(matmul_list, MatmulListParams)       \
+  X(head_matmul, HeadMatmulParams)       \
+  X(gather_rows, GatherRowsParams)       \
+  X(rms_norm, RmsNormParams)             \
+  X(silu_mul, SiluMulParams)             \
+  X(short_conv, ShortConvParams)         \
+  X(kda_gate, KdaGateParams)             \
+  X(kda, KdaParams)                      \
+  X(route_experts, RouteExpertsParams)   \
+  X(expert_mlp, ExpertMlpParams)         \
+  X(attend_prefill, AttendPrefillParams) \
+  X(attend_rows, AttendRowsParams)       \
+  X(merge_parts, MergePartsParams)       \
+  X(score_rows, ScoreRowsParams)         \
+  X(select_rows, SelectRowsParams)       \
+  X(sketch_rows, SketchRowsParams)       \
+  X(fit_basis, FitBasisParams)           \
+  X(scan_archive, ScanArchiveParams)     \
   X(best_rows, BestRowsParams)
 
 namespace vestige::ops {

@@ -74,7 +74,7 @@ struct RecallFit {
 struct RecallStep {
   ConstTensorView q;         ///< [1, h, d_row] f32
   ConstTensorView kept_max;  ///< [1, h] f32: best true score over the kept rows
-  ConstTensorView kept_lse;  ///< [1, h] f32
+  ConstTensorView kept_lse;  ///< [1, h] f32: log-sum-exp over the kept rows, for policies that admit by mass
   RowPages rows;
   int64_t n_closed = 0;
   const uint8_t* kept = nullptr;
@@ -90,7 +90,8 @@ class RecallIndex {
   virtual ~RecallIndex() = default;
   /// Builds everything anew from the prompt's own queries. May be called again.
   virtual Status fit(const RecallFit& fit, Stream& stream) = 0;
-  /// Adds the rows [n_indexed, n_closed) with the present basis and thresholds. `kept` is the new membership.
+  /// Adds the rows from the last one indexed up to n_closed, all closed, with what the last fit() set. Which rows are
+  /// kept is not part of the index: recall() is told each time.
   virtual Status extend(const RowPages& rows, int64_t n_closed, Stream& stream) = 0;
   virtual Status recall(const RecallStep& step, Stream& stream) = 0;
   /// Most rows one recall() may ask for: the capacity of RecallStep::ids. Fixed, >= 1.

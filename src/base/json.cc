@@ -160,4 +160,11 @@ const json* json_member(const json& object, const char* key) {
   return it == object.end() || it->is_null() ? nullptr : &*it;
 }
 
+std::optional<int64_t> json_int(const json& value, int64_t min, int64_t max) {
+  if (!value.is_number_integer()) return std::nullopt;
+  if (value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) return std::nullopt;
+  const auto n = value.get<int64_t>();
+  return n >= min && n <= max ? std::optional(n) : std::nullopt;
+}
+
 }  // namespace vestige

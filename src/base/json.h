@@ -4,7 +4,9 @@
 // overflows the stack on deep nesting and throws. Never included from include/vestige.
 
 #include <cstddef>
+#include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -28,5 +30,8 @@ Result<nlohmann::json> read_json(const std::string& path, const JsonLimits& limi
 
 /// The member `key` of `object`, or null if there is none, it is null, or `object` is no object.
 const nlohmann::json* json_member(const nlohmann::json& object, const char* key);
+
+/// The integer `value`, if it is one (1.0 is not) and in [min, max].
+std::optional<int64_t> json_int(const nlohmann::json& value, int64_t min, int64_t max);
 
 }  // namespace vestige

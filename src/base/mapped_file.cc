@@ -2,10 +2,13 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
+#include <climits>
 #include <cstdio>
 #include <cstring>
 #include <utility>
@@ -19,6 +22,44 @@ Status path_error(const char* what, const std::string& path, int error) {
     return not_found("%s: no such file or folder", path.c_str());
   }
   return io_error("%s: cannot %s: %s", path.c_str(), what, std::strerror(error));
+}
+
+// Files being written, in plain memory so that a signal handler may read the names. A file that finds no free slot is
+// written all the same.
+struct Slot {
+  enum State : int { kFree, kClaimed, kNamed };
+  std::atomic<int> state = kFree;
+  char path[PATH_MAX] = "";
+};
+Slot g_slots[16];
+static_assert(std::atomic<int>::is_always_lock_free);
+
+int claim_slot(const std::string& path) {
+  if (path.size() >= PATH_MAX) return -1;
+  for (int i = 0; i < static_cast<int>(std::size(g_slots)); ++i) {
+    int expected = Slot::kFree;
+    if (!g_slots[i].state.compare_exchange_strong(expected, Slot::kClaimed)) continue;
+    std::memcpy(g_slots[i].path, path.c_str(), path.size() + 1);
+    g_slots[i].state = Slot::kNamed;
+    return i;
+  }
+  return -1;
+}
+
+void free_slot(int slot) {
+  if (slot >= 0) g_slots[slot].state = Slot::kFree;
+}
+
+/// Eight hex digits that no earlier process with our id, nor another thread, used.
+std::string random_suffix() {
+  static std::atomic<uint32_t> n_made = 0;
+  uint32_t bits = 0;
+  if (getrandom(&bits, sizeof bits, GRND_NONBLOCK) != sizeof bits) {
+    bits = static_cast<uint32_t>(getpid()) * 2654435761u + n_made++;
+  }
+  char text[9];
+  std::snprintf(text, sizeof text, "%08x", bits);
+  return text;
 }
 
 }  // namespace
@@ -41,7 +82,7 @@ MappedFile::~MappedFile() {
 Result<MappedFile> MappedFile::open(const std::string& path) {
   MappedFile file;
   file.path_ = path;
-  file.fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  file.fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a FIFO without a writer would block
   if (file.fd_ < 0) return path_error("open", path, errno);
   struct stat info {};
   if (fstat(file.fd_, &info) != 0) return path_error("inspect", path, errno);
@@ -74,9 +115,14 @@ Status MappedFile::read(uint64_t offset, std::span<std::byte> out) const {
 Result<std::unique_ptr<AtomicFile>> AtomicFile::create(const std::string& path) {
   auto file = std::unique_ptr<AtomicFile>(new AtomicFile());
   file->path_ = path;
-  file->temporary_ = path + ".tmp" + std::to_string(getpid());
-  file->fd_ = ::open(file->temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  constexpr int kTries = 100;  // a name left by a killed process is passed over
+  for (int i = 0; i < kTries && file->fd_ < 0; ++i) {
+    file->temporary_ = path + ".tmp" + random_suffix();
+    file->fd_ = ::open(file->temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (file->fd_ < 0 && errno != EEXIST) break;
+  }
   if (file->fd_ < 0) return path_error("create", path, errno);
+  file->slot_ = claim_slot(file->temporary_);
   return file;
 }
 
@@ -84,6 +130,13 @@ AtomicFile::~AtomicFile() {
   if (fd_ < 0) return;
   close(fd_);
   unlink(temporary_.c_str());
+  free_slot(slot_);
+}
+
+void AtomicFile::unlink_all() {
+  for (const Slot& slot : g_slots) {
+    if (slot.state == Slot::kNamed) unlink(slot.path);
+  }
 }
 
 Status AtomicFile::write(std::span<const std::byte> bytes) {
@@ -102,8 +155,10 @@ Status AtomicFile::commit() {
   if (closed != 0 || std::rename(temporary_.c_str(), path_.c_str()) != 0) {
     const int error = errno;
     unlink(temporary_.c_str());
+    free_slot(std::exchange(slot_, -1));
     return path_error("rename into place", path_, error);
   }
+  free_slot(std::exchange(slot_, -1));
   const size_t slash = path_.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path_.substr(0, slash + 1);
   const int dir = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);

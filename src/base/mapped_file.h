@@ -47,13 +47,16 @@ class AtomicFile {
 
   Status write(std::span<const std::byte> bytes);
   Status commit();
-  /// Name of the file being written, for a signal handler to remove.
+  /// Name of the file being written: the final one, ".tmp" and eight hex digits.
   const std::string& temporary_path() const { return temporary_; }
+  /// Removes what this process is writing just now. For a signal handler that then ends the process: async-signal-safe.
+  static void unlink_all();
 
  private:
   AtomicFile() = default;
   std::string path_, temporary_;
   int fd_ = -1;
+  int slot_ = -1;  // in the list that unlink_all() reads
 };
 
 }  // namespace vestige

@@ -19,14 +19,17 @@ constexpr uint64_t kLengthBytes = 8;
 constexpr DType kAllDTypes[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kF8E4M3,
                                 DType::kI32, DType::kI64, DType::kU8};
 
-/// Bytes of a tensor; false if a dimension is negative or the product passes int64.
+/// Bytes of a tensor; false if a dimension is negative or the product of those that are not 0 passes int64. A 0 does
+/// not excuse the others: strides are products of some of them.
 bool tensor_bytes(DType dtype, const std::vector<int64_t>& shape, uint64_t* n_bytes) {
   int64_t n = 1;
+  bool empty = false;
   for (int64_t dim : shape) {
-    if (dim < 0 || __builtin_mul_overflow(n, dim, &n)) return false;
+    empty = empty || dim == 0;
+    if (dim < 0 || __builtin_mul_overflow(n, dim == 0 ? 1 : dim, &n)) return false;
   }
   if (__builtin_mul_overflow(n, static_cast<int64_t>(dtype_bytes(dtype)), &n)) return false;
-  *n_bytes = static_cast<uint64_t>(n);
+  *n_bytes = empty ? 0 : static_cast<uint64_t>(n);
   return true;
 }
 
@@ -153,10 +156,15 @@ Status read_header(std::span<const std::byte> bytes, std::vector<SafetensorsEntr
 }  // namespace
 
 Result<SafetensorsFile> SafetensorsFile::open(const std::string& path) {
+  VESTIGE_ASSIGN(MappedFile file, MappedFile::open(path));
+  return parse(std::move(file));
+}
+
+Result<SafetensorsFile> SafetensorsFile::parse(MappedFile file) {
   SafetensorsFile out;
-  VESTIGE_ASSIGN(out.file_, MappedFile::open(path));
+  out.file_ = std::move(file);
   const Status status = read_header(out.file_.bytes(), &out.tensors_, &out.metadata_);
-  if (!status.ok()) return status.with_context(path);
+  if (!status.ok()) return status.with_context(out.file_.path());
   return out;
 }
 

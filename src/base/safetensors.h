@@ -35,6 +35,7 @@ class SafetensorsFile {
 
   /// @return NotFound, IoError; DataLoss naming the path and what is wrong; Unsupported for a dtype we lack.
   static Result<SafetensorsFile> open(const std::string& path);
+  static Result<SafetensorsFile> parse(MappedFile file);
 
   /// @return NotFound; Unsupported if the tensor has more than kMaxRank dimensions. A scalar reads as [1].
   Result<ConstTensorView> find(std::string_view name) const;

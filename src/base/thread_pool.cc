@@ -59,14 +59,17 @@ struct ThreadPool::State {
   std::vector<std::jthread> workers;
   int32_t n_threads = 1;
 
-  // One loop at a time. `epoch` announces it; `next` hands out indices; `active` counts workers still in it.
-  std::atomic<uint64_t> epoch{0};
-  std::atomic<int64_t> next{0};
-  std::atomic<int32_t> active{0};
-  std::atomic<bool> stop{false};
+  // One loop at a time. `epoch` announces it; `next` hands out indices; `active` counts workers still in it. The three
+  // lie on lines of their own: everyone writes `next` while the caller polls `active` and late workers `epoch`. What a
+  // worker needs to start lies on the line that it polls.
+  alignas(64) std::atomic<uint64_t> epoch{0};
   Call call = nullptr;
   const void* body = nullptr;
   int64_t n = 0;
+  std::atomic<bool> stop{false};
+  alignas(64) std::atomic<int64_t> next{0};
+  alignas(64) std::atomic<int32_t> active{0};
+  alignas(64) std::atomic<int32_t> sleepers{0};  // workers that may be waiting for `wake`
   std::mutex mutex;
   std::condition_variable wake;
 
@@ -87,7 +90,9 @@ struct ThreadPool::State {
           continue;
         }
         std::unique_lock lock(mutex);
-        wake.wait(lock, [&] { return epoch.load(std::memory_order_acquire) != seen; });
+        sleepers.fetch_add(1, std::memory_order_seq_cst);
+        wake.wait(lock, [&] { return epoch.load(std::memory_order_seq_cst) != seen; });
+        sleepers.fetch_sub(1, std::memory_order_relaxed);
       }
       ++seen;
       if (stop.load(std::memory_order_relaxed)) return;
@@ -96,11 +101,13 @@ struct ThreadPool::State {
     }
   }
 
+  // A worker counts itself asleep and then looks at `epoch`; here `epoch` moves and then the sleepers are counted. In
+  // the one order of sequentially consistent operations either the worker sees the new epoch or this sees the worker;
+  // the lock then waits until it is truly asleep. While all of them poll, nothing is locked and no one is called.
   void announce() {
-    {
-      std::lock_guard lock(mutex);
-      epoch.fetch_add(1, std::memory_order_release);
-    }
+    epoch.fetch_add(1, std::memory_order_seq_cst);
+    if (sleepers.load(std::memory_order_seq_cst) == 0) return;
+    { const std::lock_guard lock(mutex); }
     wake.notify_all();
   }
 };

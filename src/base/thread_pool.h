@@ -25,7 +25,8 @@ class ThreadPool {
   /// Not reentrant: a body must not call run().
   template <class Body>
   void run(int64_t n, const Body& body) {
-    run_erased(n, [](const void* b, int64_t i, int32_t t) { (*static_cast<const Body*>(b))(i, t); }, &body);
+    run_erased(
+        n, [](const void* b, int64_t i, int32_t t) { (*static_cast<const Body*>(b))(i, t); }, &body);
   }
 
  private:

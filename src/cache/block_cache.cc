@@ -42,7 +42,7 @@ Status BlockCache::init() {
   return {};
 }
 
-Status BlockCache::commit(int64_t n, Stream& stream) {
+Status BlockCache::commit_rows(int64_t n, Stream& stream) {
   VESTIGE_TRY(rows_.commit(n));
   return rows_.tail_full() ? close_block(stream) : Status();
 }
@@ -65,7 +65,7 @@ Status BlockCache::close_block(Stream& stream) {
   return {};
 }
 
-Status BlockCache::append(const ConstTensorView& rows, Stream& stream) {
+Status BlockCache::append_rows(const ConstTensorView& rows, Stream& stream) {
   if (rows.dtype != DType::kF32 || rows.rank != 2 || rows.dim(1) != layout_.d_row() || rows.stride[1] != 1) {
     return invalid_argument("append: rows are %s, want [n, %d] F32", describe(rows).c_str(), layout_.d_row());
   }
@@ -74,7 +74,7 @@ Status BlockCache::append(const ConstTensorView& rows, Stream& stream) {
   for (int64_t done = 0; done < rows.dim(0);) {
     const int64_t n = std::min(rows.dim(0) - done, rows_until_close());
     TensorView content, branch;
-    VESTIGE_TRY(reserve(n, &content, &branch));
+    VESTIGE_TRY(rows_.reserve(n, &content, &branch));
     for (int64_t i = 0; i < n; ++i) {
       const float* from = rows.as<float>() + (done + i) * rows.stride[0];
       store_row(from, layout_.d_content, layout_.dtype, content.as<std::byte>() + i * element * layout_.d_content);
@@ -82,13 +82,13 @@ Status BlockCache::append(const ConstTensorView& rows, Stream& stream) {
       store_row(from + layout_.d_content, layout_.d_branch, layout_.dtype,
                 branch.as<std::byte>() + i * element * layout_.d_branch);
     }
-    VESTIGE_TRY(commit(n, stream));
+    VESTIGE_TRY(commit_rows(n, stream));
     done += n;
   }
   return {};
 }
 
-Status BlockCache::fit_recall(const ConstTensorView& queries, Stream& stream) {
+Status BlockCache::fit_index(const ConstTensorView& queries, Stream& stream) {
   if (index_ == nullptr) return {};
   const int64_t n = queries.dim(0);
   VESTIGE_TRY(check_shape("fit_recall: queries", queries, {n, h_q_, layout_.d_row()}));
@@ -133,8 +133,8 @@ Status BlockCache::recall(const ConstTensorView& q, RowSet* set, bool* overflow,
   return {};
 }
 
-Status BlockCache::attend(const ConstTensorView& q, const TensorView& out, const TensorView& lse, StepRecord* record,
-                          Stream& stream) {
+Status BlockCache::attend_parts(const ConstTensorView& q, const TensorView& out, const TensorView& lse,
+                                StepRecord* record, Stream& stream) {
   const auto start = std::chrono::steady_clock::now();
   VESTIGE_TRY(check_shape("attend: q", q, {1, h_q_, layout_.d_row()}));
   VESTIGE_TRY(check_shape("attend: out", out, {1, h_q_, layout_.d_content}));

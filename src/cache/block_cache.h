@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/guarded.h"
 #include "cache/kept_rows.h"
 #include "cache/row_store.h"
 #include "vestige/cache.h"
@@ -28,14 +29,22 @@ class BlockCache final : public LayerCache {
 
   Status init();
   Status reserve(int64_t n, TensorView* content, TensorView* branch) override {
-    return rows_.reserve(n, content, branch);
+    return guarded([&] { return rows_.reserve(n, content, branch); });
   }
-  Status commit(int64_t n, Stream& stream) override;
+  Status commit(int64_t n, Stream& stream) override {
+    return guarded([&] { return commit_rows(n, stream); });
+  }
   int64_t rows_until_close() const override { return block_rows() - rows_.n_tail(); }
-  Status append(const ConstTensorView& rows, Stream& stream) override;
-  Status fit_recall(const ConstTensorView& queries, Stream& stream) override;
+  Status append(const ConstTensorView& rows, Stream& stream) override {
+    return guarded([&] { return append_rows(rows, stream); });
+  }
+  Status fit_recall(const ConstTensorView& queries, Stream& stream) override {
+    return guarded([&] { return fit_index(queries, stream); });
+  }
   Status attend(const ConstTensorView& q, const TensorView& out, const TensorView& lse, StepRecord* record,
-                Stream& stream) override;
+                Stream& stream) override {
+    return guarded([&] { return attend_parts(q, out, lse, record, stream); });
+  }
 
   RowPages pages() const override { return rows_.pages(rows_.n_rows()); }
   const RowLayout& layout() const override { return layout_; }
@@ -48,10 +57,23 @@ class BlockCache final : public LayerCache {
   int64_t n_kept() const override { return kept_.n_kept(); }
   Bytes bytes() const override;
 
-  Status save(const std::string& prefix, TensorSink& sink) const override;
-  Status load(const std::string& prefix, const TensorSource& source) override;
+  Status save(const std::string& prefix, TensorSink& sink) const override {
+    return guarded([&] { return save_parts(prefix, sink); });
+  }
+  Status load(const std::string& prefix, const TensorSource& source) override {
+    return guarded([&] { return load_parts(prefix, source); });
+  }
 
  private:
+  // The bodies of the public functions, which may throw what the standard library throws.
+  Status commit_rows(int64_t n, Stream& stream);
+  Status append_rows(const ConstTensorView& rows, Stream& stream);
+  Status fit_index(const ConstTensorView& queries, Stream& stream);
+  Status attend_parts(const ConstTensorView& q, const TensorView& out, const TensorView& lse, StepRecord* record,
+                      Stream& stream);
+  Status save_parts(const std::string& prefix, TensorSink& sink) const;
+  Status load_parts(const std::string& prefix, const TensorSource& source);
+
   int32_t block_rows() const { return policy_->config().block_rows; }
   RowPages closed_pages() const { return rows_.pages(rows_.n_closed()); }
   ConstTensorView score_view(const Buffer& score, int64_t n) const { return {score.data(), DType::kF32, {n}}; }

@@ -6,7 +6,7 @@
 
 namespace vestige {
 
-Status BlockCache::save(const std::string& prefix, TensorSink& sink) const {
+Status BlockCache::save_parts(const std::string& prefix, TensorSink& sink) const {
   const int64_t counts[] = {rows_.n_closed(), rows_.n_tail(), kept_.n_kept()};
   VESTIGE_TRY(sink.put(prefix + "counts", ConstTensorView(counts, DType::kI64, {3})));
   VESTIGE_TRY(rows_.save(prefix, sink));
@@ -40,7 +40,7 @@ Status check_counts(const std::string& prefix, const int64_t* counts, const Cach
 }  // namespace
 
 // Built aside and moved in at the end, so that a bad source leaves this cache as it was.
-Status BlockCache::load(const std::string& prefix, const TensorSource& source) {
+Status BlockCache::load_parts(const std::string& prefix, const TensorSource& source) {
   VESTIGE_ASSIGN(const ConstTensorView view, source.get(prefix + "counts", DType::kI64, {3}));
   int64_t counts[3];
   std::memcpy(counts, view.data, sizeof counts);

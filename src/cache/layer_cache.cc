@@ -28,9 +28,11 @@ Result<std::unique_ptr<LayerCache>> LayerCache::create(const RowLayout& layout, 
   }
   if (h_q < 1) return invalid_argument("h_q = %d, want at least 1", h_q);
   if (!(scale > 0) || !std::isfinite(scale)) return invalid_argument("scale = %g, want above 0", scale);
-  auto cache = std::make_unique<BlockCache>(layout, h_q, scale, std::move(policy));
-  VESTIGE_TRY(cache->init());
-  return std::unique_ptr<LayerCache>(std::move(cache));
+  return guarded([&]() -> Result<std::unique_ptr<LayerCache>> {
+    auto cache = std::make_unique<BlockCache>(layout, h_q, scale, std::move(policy));
+    VESTIGE_TRY(cache->init());
+    return std::unique_ptr<LayerCache>(std::move(cache));
+  });
 }
 
 }  // namespace vestige

@@ -17,12 +17,16 @@ Status RowStore::add_block() {
   const size_t row = dtype_bytes(layout_.dtype) * static_cast<size_t>(block_rows_);
   VESTIGE_ASSIGN(Buffer content, Buffer::create(row * static_cast<size_t>(layout_.d_content)));
   VESTIGE_ASSIGN(Buffer branch, Buffer::create(row * static_cast<size_t>(layout_.d_branch)));
+  // Room first: whatever throws, no table points at memory that nobody owns.
+  make_room(&content_, 1);
+  make_room(&branch_, 1);
+  make_room(&owned_, 2);
   open_content_ = content.data();
   open_branch_ = branch.data();
-  content_.push_back(open_content_);
-  branch_.push_back(open_branch_);
   owned_.push_back(std::move(content));
   owned_.push_back(std::move(branch));
+  content_.push_back(open_content_);
+  branch_.push_back(open_branch_);
   return {};
 }
 

@@ -3,6 +3,7 @@
 // Rows of one sequence and layer in blocks of equal size: closed ones, immutable, then the open tail. A block
 // is a content array and a branch array; a closed one may be a view of a loaded file instead of own memory.
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -13,6 +14,13 @@
 #include "vestige/status.h"
 
 namespace vestige {
+
+/// Room for n more entries, doubling as push_back does, so that the next n cannot throw.
+template <class T>
+void make_room(std::vector<T>* entries, size_t n) {
+  const size_t want = entries->size() + n;
+  if (want > entries->capacity()) entries->reserve(std::max(want, 2 * entries->capacity()));
+}
 
 class RowStore {
  public:

@@ -1,7 +1,11 @@
 #include <algorithm>
 #include <atomic>
+#include <cstring>
+#include <optional>
+#include <system_error>
 #include <thread>
 
+#include "base/guarded.h"
 #include "engine/context_format.h"
 #include "vestige/engine.h"
 
@@ -12,11 +16,10 @@ namespace {
 constexpr size_t kPieceBytes = size_t{1} << 20;
 constexpr int64_t kParallelBytes = int64_t{8} << 20;  // below this a second thread costs more than it saves
 
-Result<Digest> digest_range(const MappedFile& file, uint64_t offset, uint64_t n_bytes, std::vector<std::byte>* piece) {
+Result<Digest> digest_range(const MappedFile& file, uint64_t offset, uint64_t n_bytes, std::span<std::byte> piece) {
   Hasher hasher;
-  piece->resize(kPieceBytes);
   while (n_bytes > 0) {
-    const auto part = std::span(*piece).first(static_cast<size_t>(std::min<uint64_t>(n_bytes, kPieceBytes)));
+    const auto part = piece.first(static_cast<size_t>(std::min<uint64_t>(n_bytes, piece.size())));
     VESTIGE_TRY(file.read(offset, part));
     hasher.add(part);
     offset += part.size();
@@ -25,19 +28,24 @@ Result<Digest> digest_range(const MappedFile& file, uint64_t offset, uint64_t n_
   return hasher.digest();
 }
 
-/// Where the data begin: the header is everything before.
-uint64_t header_bytes(const std::vector<const SafetensorsEntry*>& order) {
-  return order.empty() ? 0 : order.front()->offset;
-}
-
-Status check_header(const MappedFile& file, uint64_t n_header) {
+/// The header's digest first, then its version; what else it says means something only after that.
+Status check_header(const MappedFile& file) {
   const size_t n_file = file.bytes().size();
-  if (n_header == 0 || n_file < n_header + 2 * sizeof(Digest)) return data_loss("no checksums");
+  uint64_t n_json = 0;
   Digest stored;
-  std::vector<std::byte> piece;
-  VESTIGE_TRY(file.read(n_file - 2 * sizeof(Digest), stored));
-  VESTIGE_ASSIGN(const Digest seen, digest_range(file, 0, n_header, &piece));
-  return seen == stored ? Status() : data_loss("the header is damaged (its checksum disagrees)");
+  if (n_file < sizeof n_json + sizeof stored * 2) return data_loss("not a .vctx file (%zu bytes)", n_file);
+  VESTIGE_TRY(file.read(0, std::as_writable_bytes(std::span(&n_json, 1))));
+  if (n_json > SafetensorsFile::kMaxHeaderBytes || n_json > n_file - sizeof n_json - sizeof stored * 2) {
+    return data_loss("not a .vctx file, or cut, or damaged in its first 8 bytes");
+  }
+  std::string header(sizeof n_json + n_json, '\0');
+  VESTIGE_TRY(file.read(0, std::as_writable_bytes(std::span(header.data(), header.size()))));
+  VESTIGE_TRY(file.read(n_file - 2 * sizeof stored, stored));
+  const std::string_view text = std::string_view(header).substr(sizeof n_json);
+  if (digest_of(std::as_bytes(std::span(header.data(), header.size()))) == stored) return check_version(text);
+  return text.find(kContextFormat) == std::string_view::npos
+             ? data_loss("not a .vctx file (it has no checksums)")
+             : data_loss("cut, or its header is damaged (the checksum of the header disagrees)");
 }
 
 Result<std::vector<Digest>> read_table(const SafetensorsFile& file, size_t n_tensors) {
@@ -60,25 +68,36 @@ Result<std::vector<Digest>> read_table(const SafetensorsFile& file, size_t n_ten
 Status check_tensors(const MappedFile& file, const std::vector<const SafetensorsEntry*>& order,
                      const std::vector<Digest>& table) {
   std::vector<Status> status(order.size());
+  std::vector<std::byte> pieces(2 * kPieceBytes);
   std::atomic<size_t> next = 0;
-  const auto work = [&] {
-    std::vector<std::byte> piece;
+  const auto read_some = [&](std::span<std::byte> piece) -> Status {
     for (size_t i = next++; i < order.size(); i = next++) {
       const SafetensorsEntry& t = *order[i];
-      const Result<Digest> seen = digest_range(file, t.offset, t.n_bytes, &piece);
+      const Result<Digest> seen = digest_range(file, t.offset, t.n_bytes, piece);
       if (!seen.ok()) {
         status[i] = seen.status();
       } else if (*seen != table[i]) {
         status[i] = data_loss("tensor \"%.200s\" is damaged (its checksum disagrees)", t.name.c_str());
       }
     }
+    return {};
   };
+  const auto work = [&](size_t half) {
+    return guarded([&] { return read_some(std::span(pieces).subspan(half * kPieceBytes, kPieceBytes)); });
+  };
+  Status helped;
   if (static_cast<int64_t>(file.bytes().size()) >= kParallelBytes && std::thread::hardware_concurrency() > 1) {
-    std::jthread helper(work);
-    work();
+    std::optional<std::jthread> helper;
+    try {
+      helper.emplace([&] { helped = work(1); });
+    } catch (const std::system_error&) {
+      // No second thread to be had: this one reads everything.
+    }
+    VESTIGE_TRY(work(0));
   } else {
-    work();
+    VESTIGE_TRY(work(0));
   }
+  VESTIGE_TRY(helped);
   for (const Status& s : status) VESTIGE_TRY(s);
   return {};
 }
@@ -86,9 +105,11 @@ Status check_tensors(const MappedFile& file, const std::vector<const Safetensors
 class CheckedFile final : public ContextFile, public TensorSource {
  public:
   Status open(const std::string& path) {
-    VESTIGE_ASSIGN(file_, SafetensorsFile::open(path));
-    const Status status = check();
-    return status.with_context(path);
+    VESTIGE_ASSIGN(MappedFile file, MappedFile::open(path));
+    const Status header = check_header(file);
+    if (!header.ok()) return header.with_context(path);
+    VESTIGE_ASSIGN(file_, SafetensorsFile::parse(std::move(file)));
+    return check().with_context(path);
   }
 
   const std::string& path() const override { return file_.file().path(); }
@@ -118,8 +139,6 @@ class CheckedFile final : public ContextFile, public TensorSource {
  private:
   Status check() {
     const auto order = checked_tensors(file_.tensors());
-    if (file_.entry(kChecksums) == nullptr) return data_loss("not a .vctx file (it has no checksums)");
-    VESTIGE_TRY(check_header(file_.file(), header_bytes(order)));
     VESTIGE_ASSIGN(header_, read_metadata(file_.metadata()));
     VESTIGE_ASSIGN(const std::vector<Digest> table, read_table(file_, order.size()));
     VESTIGE_TRY(check_tensors(file_.file(), order, table));
@@ -134,9 +153,11 @@ class CheckedFile final : public ContextFile, public TensorSource {
 }  // namespace
 
 Result<std::shared_ptr<const ContextFile>> ContextFile::open(const std::string& path) {
-  auto file = std::make_shared<CheckedFile>();
-  VESTIGE_TRY(file->open(path));
-  return std::shared_ptr<const ContextFile>(std::move(file));
+  return guarded([&]() -> Result<std::shared_ptr<const ContextFile>> {
+    auto file = std::make_shared<CheckedFile>();
+    VESTIGE_TRY(file->open(path));
+    return std::shared_ptr<const ContextFile>(std::move(file));
+  });
 }
 
 }  // namespace vestige

@@ -1,6 +1,7 @@
 #include "engine/context_format.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
@@ -33,27 +34,51 @@ std::string layers_text(const std::vector<CacheLayer>& layers) {
   return out.dump();
 }
 
+Result<int32_t> int_in(const json& object, const char* key, int32_t min, int32_t max) {
+  if (const auto n = json_int(object.at(key), min, max)) return static_cast<int32_t>(*n);
+  return data_loss("metadata: %s is not an integer in [%d, %d]", key, min, max);
+}
+
+Result<double> number(const json& object, const std::string& key) {
+  const json& value = object.at(key);
+  if (value.is_number()) return value.get<double>();
+  return data_loss("metadata: %.80s is not a number", key.c_str());
+}
+
 Result<PolicyConfig> parse_policy(const json& value) {
   PolicyConfig policy;
   policy.name = value.at("name").get<std::string>();
-  policy.block_rows = value.at("block_rows").get<int32_t>();
-  policy.ratio = value.at("ratio").get<double>();
-  policy.n_sinks = value.at("n_sinks").get<int32_t>();
-  policy.seed = value.at("seed").get<uint64_t>();
-  policy.settings = value.at("settings").get<std::map<std::string, double>>();
+  VESTIGE_ASSIGN(policy.block_rows, int_in(value, "block_rows", 1, INT32_MAX));
+  VESTIGE_ASSIGN(policy.ratio, number(value, "ratio"));
+  VESTIGE_ASSIGN(policy.n_sinks, int_in(value, "n_sinks", 0, INT32_MAX));
+  const json &seed = value.at("seed"), &settings = value.at("settings");
+  if (!seed.is_number_unsigned()) return data_loss("metadata: seed is not a count");
+  policy.seed = seed.get<uint64_t>();
+  if (!settings.is_object()) return data_loss("metadata: settings is not an object");
+  for (const auto& item : settings.items()) {
+    VESTIGE_ASSIGN(policy.settings[item.key()], number(settings, item.key()));
+  }
   return policy;
 }
 
 Result<std::vector<CacheLayer>> parse_layers(const json& value) {
+  constexpr int32_t kMost = 1 << 20;  // far above any model, far below an overflow
   std::vector<CacheLayer> layers;
+  if (!value.is_array()) return data_loss("metadata: layers is not a list");
   for (const json& item : value) {
     CacheLayer l;
-    l.layer = item.at("layer").get<int32_t>();
-    l.layout.d_content = item.at("d_content").get<int32_t>();
-    l.layout.d_branch = item.at("d_branch").get<int32_t>();
-    l.layout.dtype = item.at("dtype").get<std::string>() == dtype_name(DType::kF32) ? DType::kF32 : DType::kBF16;
-    l.h_q = item.at("h_q").get<int32_t>();
-    l.scale = item.at("scale").get<float>();
+    VESTIGE_ASSIGN(l.layer, int_in(item, "layer", 0, kMost));
+    VESTIGE_ASSIGN(l.layout.d_content, int_in(item, "d_content", 1, kMost));
+    VESTIGE_ASSIGN(l.layout.d_branch, int_in(item, "d_branch", 0, kMost));
+    VESTIGE_ASSIGN(l.h_q, int_in(item, "h_q", 1, kMost));
+    const auto dtype = item.at("dtype").get<std::string>();
+    if (dtype != dtype_name(DType::kF32) && dtype != dtype_name(DType::kBF16)) {
+      return data_loss("metadata: dtype is \"%.40s\", want F32 or BF16", dtype.c_str());
+    }
+    l.layout.dtype = dtype == dtype_name(DType::kF32) ? DType::kF32 : DType::kBF16;
+    VESTIGE_ASSIGN(const double scale, number(item, "scale"));
+    if (!(scale > 0 && scale <= 1e6)) return data_loss("metadata: scale = %g, want (0, 1e6]", scale);
+    l.scale = static_cast<float>(scale);
     layers.push_back(l);
   }
   return layers;
@@ -78,20 +103,50 @@ Result<int64_t> parse_count(const std::string& name, const std::string& text) {
   });
 }
 
+Status check_version(const std::string& format, const std::string& version_text) {
+  if (format != kContextFormat) return data_loss("not a .vctx file: its format is \"%.80s\"", format.c_str());
+  VESTIGE_ASSIGN(const int64_t format_version, parse_count("format_version", version_text));
+  if (format_version <= kContextVersion) return {};
+  return unsupported("made by a newer Vestige: format version %lld, this build reads up to %lld",
+                     static_cast<long long>(format_version), static_cast<long long>(kContextVersion));
+}
+
 }  // namespace
 
 std::string layer_prefix(const CacheLayer& layer) { return "layers." + std::to_string(layer.layer) + "."; }
+
+std::string path_hint(const std::string& path) {
+  std::error_code failed;
+  const auto whole = std::filesystem::weakly_canonical(std::filesystem::absolute(path, failed), failed);
+  const std::string text = failed ? path : whole.string();
+  try {
+    (void)json(text).dump();
+    return text;
+  } catch (const json::exception&) {
+    return "";
+  }
+}
 
 std::map<std::string, std::string> write_metadata(const ContextHeader& header) {
   return {{"format", kContextFormat},
           {"format_version", std::to_string(kContextVersion)},
           {"vestige_version", version()},
           {"model_identity", header.model_identity},
-          {"model_dir", header.model_dir},
+          {"model_dir", path_hint(header.model_dir)},
           {"tokenizer", header.tokenizer},
           {"policy", policy_text(header.policy)},
           {"n_tokens", std::to_string(header.n_tokens)},
           {"layers", layers_text(header.cache_layers)}};
+}
+
+Status check_version(std::string_view header) {
+  VESTIGE_ASSIGN(const json root, parse_json(header));
+  const json* metadata = json_member(root, "__metadata__");
+  const auto text = [&](const char* key) {
+    const json* value = metadata == nullptr ? nullptr : json_member(*metadata, key);
+    return value != nullptr && value->is_string() ? value->get<std::string>() : std::string();
+  };
+  return check_version(text("format"), text("format_version"));
 }
 
 Result<ContextHeader> read_metadata(const std::map<std::string, std::string>& metadata) {
@@ -101,13 +156,8 @@ Result<ContextHeader> read_metadata(const std::map<std::string, std::string>& me
     return at->second;
   };
   VESTIGE_ASSIGN(const std::string format, field("format"));
-  if (format != kContextFormat) return data_loss("not a .vctx file: its format is \"%.80s\"", format.c_str());
   VESTIGE_ASSIGN(const std::string version_text, field("format_version"));
-  VESTIGE_ASSIGN(const int64_t format_version, parse_count("format_version", version_text));
-  if (format_version > kContextVersion) {
-    return unsupported("made by a newer Vestige: format version %lld, this build reads up to %lld",
-                       static_cast<long long>(format_version), static_cast<long long>(kContextVersion));
-  }
+  VESTIGE_TRY(check_version(format, version_text));
   ContextHeader header;
   VESTIGE_ASSIGN(header.vestige_version, field("vestige_version"));
   VESTIGE_ASSIGN(header.model_identity, field("model_identity"));

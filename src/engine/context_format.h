@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/safetensors.h"
@@ -29,7 +30,7 @@ std::string layer_prefix(const CacheLayer& layer);
 struct ContextHeader {
   std::string vestige_version;
   std::string model_identity;
-  std::string model_dir;
+  std::string model_dir;  ///< as given; written as path_hint() of it
   std::string tokenizer;  ///< fingerprint
   PolicyConfig policy;
   int64_t n_tokens = 0;
@@ -37,6 +38,13 @@ struct ContextHeader {
 };
 
 std::map<std::string, std::string> write_metadata(const ContextHeader& header);
+
+/// The path from the root, so that it serves in any working folder; "" if it is not UTF-8, which JSON cannot hold.
+std::string path_hint(const std::string& path);
+
+/// Of the header's JSON text, of which nothing else is believed yet.
+/// @return Unsupported for a newer version; DataLoss if it is no .vctx.
+Status check_version(std::string_view header);
 
 /// @return DataLoss if it is no .vctx or a field is missing or wrong; Unsupported for a newer version.
 Result<ContextHeader> read_metadata(const std::map<std::string, std::string>& metadata);

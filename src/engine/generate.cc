@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/guarded.h"
 #include "engine/sampler.h"
 #include "engine/stop_filter.h"
 #include "vestige/engine.h"
@@ -64,14 +65,16 @@ Status decode(Engine& engine, Context& context, const GenerateOptions& options, 
 }  // namespace
 
 Result<GenerateResult> generate(Engine& engine, Context& context, const GenerateOptions& options) {
-  VESTIGE_TRY(check_options(options));
-  StopFilter filter(options.stop);
-  GenerateResult result;
-  const auto start = std::chrono::steady_clock::now();
-  VESTIGE_TRY(decode(engine, context, options, &filter, &result));
-  result.text = filter.text();
-  result.decode_s = seconds_since(start);
-  return result;
+  return guarded([&]() -> Result<GenerateResult> {
+    VESTIGE_TRY(check_options(options));
+    StopFilter filter(options.stop);
+    GenerateResult result;
+    const auto start = std::chrono::steady_clock::now();
+    VESTIGE_TRY(decode(engine, context, options, &filter, &result));
+    result.text = filter.text();
+    result.decode_s = seconds_since(start);
+    return result;
+  });
 }
 
 }  // namespace vestige

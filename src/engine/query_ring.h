@@ -14,7 +14,7 @@ namespace vestige {
 class QueryRing {
  public:
   /// Queries kept per layer; the paper calibrates on the end of the prompt, and 1024 tokens x 8 heads give the
-  /// rank-64 basis 128 samples a dimension.
+  /// rank-64 basis 128 samples a dimension. The setting n_calibrate goes no higher than this.
   static constexpr int64_t kTokens = 1024;
 
   /// Puts the queries [t, h_q, d] f32 of tokens [position, position + t) into the ring.

@@ -4,10 +4,31 @@
 
 namespace vestige {
 
+namespace {
+
+constexpr size_t kFeedTokens = 8;  // of one pass: the model reads its weights once for these, with the same bits
+
+}  // namespace
+
 Result<std::unique_ptr<Context>> Context::create(Engine& engine, const PolicyConfig& policy) {
-  auto sequence = std::make_unique<Sequence>(engine);
-  VESTIGE_TRY(sequence->prepare(policy));
-  return std::unique_ptr<Context>(std::move(sequence));
+  return guarded([&]() -> Result<std::unique_ptr<Context>> {
+    auto sequence = std::make_unique<Sequence>(engine);
+    VESTIGE_TRY(sequence->prepare(policy));
+    return std::unique_ptr<Context>(std::move(sequence));
+  });
+}
+
+Status Sequence::check_whole() const {
+  if (!broken_) return {};
+  return invalid_argument("the context is unusable since an earlier call failed midway, create or load another");
+}
+
+/// A pass that fails, or throws, leaves the context broken.
+Status Sequence::forward(const ForwardParams& params) {
+  broken_ = true;
+  VESTIGE_TRY(engine_.model().forward(params, engine_.stream()));
+  broken_ = false;
+  return {};
 }
 
 Status Sequence::prepare(const PolicyConfig& policy) {
@@ -43,8 +64,9 @@ Status Sequence::check_tokens(std::span<const int32_t> tokens) const {
   return {};
 }
 
-Status Sequence::read(std::span<const int32_t> tokens, const ProgressFn& progress) {
-  if (finished_) return invalid_argument("the document was ended by finish_reading(), further tokens go to feed()");
+Status Sequence::read_tokens(std::span<const int32_t> tokens, const ProgressFn& progress) {
+  VESTIGE_TRY(check_whole());
+  if (ended_) return invalid_argument("the document was ended by finish_reading(), further tokens go to feed()");
   VESTIGE_TRY(check_tokens(tokens));
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
   logits_.clear();
@@ -55,9 +77,16 @@ Status Sequence::read(std::span<const int32_t> tokens, const ProgressFn& progres
   return {};
 }
 
-Status Sequence::finish_reading(const ProgressFn& progress) {
+Status Sequence::finish(const ProgressFn& progress) {
+  VESTIGE_TRY(check_whole());
   if (finished_) return {};
   if (tokens_.empty()) return invalid_argument("the document is empty, want at least one token");
+  ended_ = true;
+  // After a stopped read() more than one tile may be left.
+  while (n_tokens() - n_computed_ > Model::kTileTokens) {
+    VESTIGE_TRY(compute_tile(Model::kTileTokens));
+    if (progress && !progress(n_computed_, n_tokens())) return cancelled("reading was stopped");
+  }
   if (n_computed_ < n_tokens()) VESTIGE_TRY(compute_tile(n_tokens() - n_computed_));
   if (progress && !progress(n_computed_, n_tokens())) return cancelled("reading was stopped");
   VESTIGE_TRY(fit_recall());
@@ -79,12 +108,14 @@ Status Sequence::compute_tile(int64_t n_tokens) {
       if (tapped.ok()) tapped = rings_[i].add(q, n_computed_);
     };
   }
-  VESTIGE_TRY(engine_.model().forward(p, engine_.stream()));
+  VESTIGE_TRY(forward(p));
+  broken_ = !tapped.ok();
   n_computed_ += n_tokens;
   return tapped;
 }
 
 Status Sequence::fit_recall() {
+  broken_ = true;
   for (size_t i = 0; i < rings_.size(); ++i) {
     const int64_t n = rings_[i].size(), h_q = caches_[i]->h_q(), d_row = caches_[i]->layout().d_row();
     VESTIGE_ASSIGN(const Buffer memory, Buffer::create(static_cast<size_t>(n * h_q * d_row) * sizeof(float)));
@@ -93,29 +124,35 @@ Status Sequence::fit_recall() {
     VESTIGE_TRY(caches_[i]->fit_recall(absorbed, engine_.stream()));
   }
   rings_.clear();
+  broken_ = false;
   return {};
 }
 
-Status Sequence::feed(std::span<const int32_t> tokens, StepRecord* record) {
+Status Sequence::feed_tokens(std::span<const int32_t> tokens, StepRecord* record) {
+  VESTIGE_TRY(check_whole());
   if (!finished_) return invalid_argument("feed() before finish_reading()");
   VESTIGE_TRY(check_tokens(tokens));
-  for (const int32_t token : tokens) {
+  const size_t n_wanted = tokens_.size() + tokens.size();  // nothing may fail between the caches' rows and ours
+  if (n_wanted > tokens_.capacity()) tokens_.reserve(std::max(n_wanted, tokens_.capacity() * 2));
+  while (!tokens.empty()) {
     ForwardParams p;
-    p.tokens = std::span<const int32_t>(&token, 1);
+    p.tokens = tokens.first(std::min(tokens.size(), kFeedTokens));
     p.position = n_computed_;
     p.state = state_.get();
     p.caches = cache_pointers_;
     p.record = record;
     p.last_hidden = last_hidden();
-    VESTIGE_TRY(engine_.model().forward(p, engine_.stream()));
-    tokens_.push_back(token);
-    ++n_computed_;
+    VESTIGE_TRY(forward(p));
+    tokens_.insert(tokens_.end(), p.tokens.begin(), p.tokens.end());
+    n_computed_ += static_cast<int64_t>(p.tokens.size());
     logits_.clear();
+    tokens = tokens.subspan(p.tokens.size());
   }
   return {};
 }
 
-Result<std::span<const float>> Sequence::logits() {
+Result<std::span<const float>> Sequence::compute_logits() {
+  VESTIGE_TRY(check_whole());
   if (n_computed_ == 0) return invalid_argument("logits() before any token was computed");
   if (n_computed_ < n_tokens()) return invalid_argument("logits() before finish_reading()");
   if (logits_.empty()) {

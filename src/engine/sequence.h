@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/guarded.h"
 #include "engine/query_ring.h"
 #include "vestige/engine.h"
 
@@ -20,17 +21,34 @@ class Sequence final : public Context {
   /// Everything from a file; `policy`, if any, replaces the file's.
   Status restore(std::shared_ptr<const ContextFile> file, const LoadOptions& options);
 
-  Status read(std::span<const int32_t> tokens, const ProgressFn& progress) override;
-  Status finish_reading(const ProgressFn& progress) override;
-  Status feed(std::span<const int32_t> tokens, StepRecord* record) override;
-  Result<std::span<const float>> logits() override;
+  Status read(std::span<const int32_t> tokens, const ProgressFn& progress) override {
+    return guarded([&] { return read_tokens(tokens, progress); });
+  }
+  Status finish_reading(const ProgressFn& progress) override {
+    return guarded([&] { return finish(progress); });
+  }
+  Status feed(std::span<const int32_t> tokens, StepRecord* record) override {
+    return guarded([&] { return feed_tokens(tokens, record); });
+  }
+  Result<std::span<const float>> logits() override {
+    return guarded([&] { return compute_logits(); });
+  }
   int64_t n_tokens() const override { return static_cast<int64_t>(tokens_.size()); }
   std::span<const int32_t> tokens() const override { return tokens_; }
   std::span<LayerCache* const> caches() const override { return cache_pointers_; }
   int64_t state_bytes() const override { return state_->size_bytes(); }
-  Status save(const std::string& path, const ProgressFn& progress) const override;
+  Status save(const std::string& path, const ProgressFn& progress) const override {
+    return guarded([&] { return save_file(path, progress); });
+  }
 
  private:
+  Status read_tokens(std::span<const int32_t> tokens, const ProgressFn& progress);
+  Status finish(const ProgressFn& progress);
+  Status feed_tokens(std::span<const int32_t> tokens, StepRecord* record);
+  Result<std::span<const float>> compute_logits();
+  Status save_file(const std::string& path, const ProgressFn& progress) const;
+  Status check_whole() const;
+  Status forward(const ForwardParams& params);
   Status check_tokens(std::span<const int32_t> tokens) const;
   Status compute_tile(int64_t n_tokens);
   Status fit_recall();
@@ -48,7 +66,9 @@ class Sequence final : public Context {
   std::vector<float> last_hidden_;
   std::vector<float> logits_;  ///< empty until asked for
   int64_t n_computed_ = 0;     ///< tokens whose rows are in the caches
-  bool finished_ = false;
+  bool ended_ = false;         ///< finish_reading() began: the remainder is no whole tile, so nothing can follow it
+  bool finished_ = false;      ///< and succeeded
+  bool broken_ = false;        ///< a pass stopped midway: some layers have its rows, others do not
 };
 
 }  // namespace vestige

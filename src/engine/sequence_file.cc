@@ -54,10 +54,12 @@ Status copy_rows(const LayerCache& from, LayerCache& to, Stream& stream) {
 
 Result<std::unique_ptr<Context>> Context::load(Engine& engine, std::shared_ptr<const ContextFile> file,
                                                const LoadOptions& options) {
-  VESTIGE_TRY(check_match(engine, *file));
-  auto sequence = std::make_unique<Sequence>(engine);
-  VESTIGE_TRY(sequence->restore(std::move(file), options));
-  return std::unique_ptr<Context>(std::move(sequence));
+  return guarded([&]() -> Result<std::unique_ptr<Context>> {
+    VESTIGE_TRY(check_match(engine, *file));
+    auto sequence = std::make_unique<Sequence>(engine);
+    VESTIGE_TRY(sequence->restore(std::move(file), options));
+    return std::unique_ptr<Context>(std::move(sequence));
+  });
 }
 
 Status Sequence::save_parts(TensorSink& sink) const {
@@ -71,7 +73,8 @@ Status Sequence::save_parts(TensorSink& sink) const {
   return state_->save(kStatePrefix, sink);
 }
 
-Status Sequence::save(const std::string& path, const ProgressFn& progress) const {
+Status Sequence::save_file(const std::string& path, const ProgressFn& progress) const {
+  VESTIGE_TRY(check_whole());
   if (!finished_) return invalid_argument("save() before finish_reading()");
   VESTIGE_TRY(engine_.stream().synchronize());
   ContextHeader header;
@@ -116,7 +119,7 @@ Status Sequence::restore(std::shared_ptr<const ContextFile> file, const LoadOpti
   tokens_.assign(tokens.as<int32_t>(), tokens.as<int32_t>() + file->n_tokens());
   n_computed_ = file->n_tokens();
   rings_.clear();
-  finished_ = true;
+  ended_ = finished_ = true;
   file_ = std::move(file);
   return check_tokens({});
 }

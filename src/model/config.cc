@@ -25,10 +25,9 @@ std::string shown(const json& value) {
 const json* lookup(const json& object, const char* key) { return key == nullptr ? nullptr : json_member(object, key); }
 
 bool in_range(const json& value, int64_t min, int64_t max, int64_t* out) {
-  if (!value.is_number_integer()) return false;
-  if (value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) return false;
-  *out = value.get<int64_t>();
-  return *out >= min && *out <= max;
+  const std::optional<int64_t> n = json_int(value, min, max);
+  *out = n.value_or(0);
+  return n.has_value();
 }
 
 Status out_of_range(const std::string& where, const IntKey& want, const json& value) {

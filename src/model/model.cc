@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/guarded.h"
 #include "model/arch/registry.h"
 
 namespace vestige {
@@ -27,10 +28,12 @@ Result<std::unique_ptr<Model>> Model::load(const std::string& dir, const ModelOp
   if (options.row_dtype != DType::kBF16 && options.row_dtype != DType::kF32) {
     return invalid_argument("row_dtype = %s, want BF16 or F32", dtype_name(options.row_dtype));
   }
-  VESTIGE_ASSIGN(const Config config, Config::read(dir));
-  VESTIGE_ASSIGN(const Arch* const arch, find_arch(config));
-  VESTIGE_ASSIGN(Weights weights, Weights::open(dir));
-  return arch->load(config, std::move(weights), options);
+  return guarded([&]() -> Result<std::unique_ptr<Model>> {
+    VESTIGE_ASSIGN(const Config config, Config::read(dir));
+    VESTIGE_ASSIGN(const Arch* const arch, find_arch(config));
+    VESTIGE_ASSIGN(Weights weights, Weights::open(dir));
+    return arch->load(config, std::move(weights), options);
+  });
 }
 
 }  // namespace vestige

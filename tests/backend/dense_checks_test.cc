@@ -46,6 +46,25 @@ TEST_F(DenseChecks, MatmulColumnWindowsOfOneBufferAreApart) {
   EXPECT_TRUE(refused(ops::matmul({.x = x, .w = view(b_, {3, 8}), .out = out}, *s_), "overlap"));
 }
 
+TEST_F(DenseChecks, MatmulList) {
+  const MatmulParams one{.x = view(a_, {4, 8}), .w = view(b_, {3, 8}), .out = view(c_, {4, 3})};
+  MatmulParams two = one;
+  two.out = view(d_, {4, 3});
+  const auto list = [&] {
+    const MatmulParams products[] = {one, two};
+    return ops::matmul_list({products}, *s_);
+  };
+  ASSERT_TRUE(ok(list()));
+  two.out = view(d_, {4, 4});
+  EXPECT_TRUE(refused(list(), "products[1]: matmul: out is [4, 4]"));
+  two.out = view(c_, {4, 3});
+  EXPECT_TRUE(refused(list(), "matmul_list: two outs overlap"));
+  two = one;
+  two.x = view(d_, {4, 8});
+  two.out = view(a_, {4, 3});
+  EXPECT_TRUE(refused(list(), "matmul_list: out and another x overlap"));
+}
+
 TEST_F(DenseChecks, HeadMatmul) {
   HeadMatmulParams p{.x = view(a_, {2, 3, 8}), .w = view(b_, {3, 5, 8}), .out = view(c_, {2, 3, 5})};
   ASSERT_TRUE(ok(ops::head_matmul(p, *s_)));
@@ -124,6 +143,12 @@ TEST_F(DenseChecks, Experts) {
   EXPECT_TRUE(refused(ops::expert_mlp(in.params(c_, 0, 2), *s_), "ids[1] = 2"));
   in.ids[1] = 1;
   ASSERT_TRUE(ok(ops::expert_mlp(in.params(c_, 0, 2), *s_)));
+  ExpertInputs f8({.t = 2, .d = 4, .d_ff = 6, .experts = 2, .top_k = 1, .dtype = DType::kF8E4M3});
+  f8.experts[1].up_scale = {};
+  EXPECT_TRUE(refused(ops::expert_mlp(f8.params(c_, 0, 2), *s_), "expert 1: expert_mlp: up_scale"));
+  in.experts[0].down_scale = f8.experts[0].down_scale;
+  EXPECT_TRUE(refused(ops::expert_mlp(in.params(c_, 0, 2), *s_), "down_scale"));
+  in.experts[0].down_scale = {};
   in.experts[1].down = in.experts[1].up;
   EXPECT_TRUE(refused(ops::expert_mlp(in.params(c_, 0, 2), *s_), "expert 1"));
 }

@@ -15,6 +15,7 @@ void check_cases(const Cases& cases, double bound) {
 }
 
 TEST(DenseOps, Matmul) { check_cases(kMatmulCases, kMatmulBound); }
+TEST(DenseOps, MatmulList) { check_cases(kMatmulListCases, kMatmulBound); }
 TEST(DenseOps, HeadMatmul) { check_cases(kHeadMatmulCases, kHeadMatmulBound); }
 TEST(DenseOps, GatherRows) { check_cases(kGatherRowsCases, kGatherRowsBound); }
 TEST(DenseOps, RmsNorm) { check_cases(kRmsNormCases, kRmsNormBound); }
@@ -139,6 +140,13 @@ TEST_P(DenseValues, RouteExperts) {
   p.bias = {}, p.n_groups = 2;
   ASSERT_TRUE(ok(ops::route_experts(p, *s_)));
   EXPECT_EQ(ids, (std::vector<int32_t>{1, 0}));
+  // Scores below 0 in the kept group still come before the dropped group: it counts as -inf, not as 0.
+  Floats below = {-1, -1.5f, -2, -2};
+  p.bias = {below.data(), DType::kF32, {4}};
+  ASSERT_TRUE(ok(ops::route_experts(p, *s_)));
+  EXPECT_EQ(ids, (std::vector<int32_t>{0, 1}));
+  EXPECT_TRUE(close(weights, {2 * 0.5f / 1.2310586f, 2 * 0.7310586f / 1.2310586f}, 1e-6));
+  p.bias = {};
   logits = {1, 1, 1, 1};  // ties, of groups and of experts
   ASSERT_TRUE(ok(ops::route_experts(p, *s_)));
   EXPECT_EQ(ids, (std::vector<int32_t>{0, 1}));
@@ -153,6 +161,32 @@ TEST_P(DenseValues, ExpertMlp) {
       {rows(x, 1, 1, 1), {ids.data(), DType::kI32, {1, 2}}, rows(weights, 1, 2, 2), experts, rows(out, 1, 1, 1)},
       *s_)));
   EXPECT_TRUE(close(out, {10 + 0.5f * 0.731058579f + 2 * 3 * 2 * 0.731058579f}, 1e-6));
+}
+
+// Experts stored in 8 bits give what the same experts, widened by hand, give.
+TEST_P(DenseValues, ExpertMlpF8EqualsWidened) {
+  for (int64_t t : {1, 40}) {
+    ExpertInputs in({.t = t, .d = 130, .d_ff = 257, .experts = 3, .top_k = 2, .dtype = DType::kF8E4M3});
+    Floats from_f8(static_cast<size_t>(t * 130), 0.5f), from_f32 = from_f8;
+    ASSERT_TRUE(ok(ops::expert_mlp(in.params(from_f8, 0, t), *s_)));
+    std::vector<Floats> wide;
+    wide.reserve(9);
+    const auto widen = [&](ConstTensorView& w, ConstTensorView& scale) {
+      Floats& out = wide.emplace_back();
+      for (int64_t i = 0; i < w.dim(0) * w.dim(1); ++i) {
+        const int64_t block = i / w.dim(1) / 128 * scale.dim(1) + i % w.dim(1) / 128;
+        out.push_back(f8e4m3_to_f32(w.as<uint8_t>()[i]) * scale.as<float>()[block]);
+      }
+      w.data = out.data(), w.dtype = DType::kF32, scale = {};
+    };
+    for (ExpertWeights& e : in.experts) {
+      widen(e.gate, e.gate_scale);
+      widen(e.up, e.up_scale);
+      widen(e.down, e.down_scale);
+    }
+    ASSERT_TRUE(ok(ops::expert_mlp(in.params(from_f32, 0, t), *s_)));
+    EXPECT_TRUE(close(from_f8, from_f32, 1e-6)) << t;
+  }
 }
 
 // ---- promises on bits
@@ -191,6 +225,14 @@ TEST(DenseBits, MatmulRowDependsOnItsOwnRowOnly) {
     }
     const Floats few = product_of_rows(x, w, n, k, dtype, 0, 8);
     for (int64_t m = 1; m < 8; ++m) expect_rows(few, 8 - m, m);
+  }
+}
+
+TEST(DenseBits, MatmulListIsLikeMatmulOneByOne) {
+  for (const auto& list : kMatmulListCases) {
+    for (int32_t n_threads : {1, 3}) {
+      EXPECT_TRUE(same_bits(run(list, *stream("cpu", n_threads)), run(list, *stream("cpu", n_threads), true)));
+    }
   }
 }
 

@@ -26,16 +26,47 @@ inline ConstTensorView scale_view(Floats& scale, DType dtype, int64_t n, int64_t
   return TensorView(scale.data(), DType::kF32, {(n + 127) / 128, (k + 127) / 128});
 }
 
+/// One product with memory of its own.
+struct MatmulInputs {
+  explicit MatmulInputs(const MatmulCase& shape, uint64_t seed = 1)
+      : c(shape),
+        x(numbers(c.m * (c.k + c.pad), seed)),
+        out(numbers(c.m * (c.n + c.pad), seed + 1)),
+        scale(scales_for(c.n, c.k)),
+        w(stored(numbers(c.n * c.k, seed + 2), c.dtype)) {}
+  MatmulParams params() {
+    return {.x = rows(x, c.m, c.k, c.k + c.pad),
+            .w = {w.data(), c.dtype, {c.n, c.k}},
+            .scale = scale_view(scale, c.dtype, c.n, c.k),
+            .out = rows(out, c.m, c.n, c.n + c.pad),
+            .accumulate = c.accumulate};
+  }
+  MatmulCase c;
+  Floats x, out, scale;
+  std::vector<std::byte> w;
+};
+
 inline Floats run(const MatmulCase& c, Stream& s) {
-  Floats x = numbers(c.m * (c.k + c.pad), 1), out = numbers(c.m * (c.n + c.pad), 2), scale = scales_for(c.n, c.k);
-  const auto w = stored(numbers(c.n * c.k, 3), c.dtype);
-  EXPECT_TRUE(ok(ops::matmul({.x = rows(x, c.m, c.k, c.k + c.pad),
-                              .w = {w.data(), c.dtype, {c.n, c.k}},
-                              .scale = scale_view(scale, c.dtype, c.n, c.k),
-                              .out = rows(out, c.m, c.n, c.n + c.pad),
-                              .accumulate = c.accumulate},
-                             s)));
-  return out;
+  MatmulInputs in(c);
+  EXPECT_TRUE(ok(ops::matmul(in.params(), s)));
+  return in.out;
+}
+
+/// All outs one after another; with `apart`, by calls of matmul instead.
+inline Floats run(const std::vector<MatmulCase>& list, Stream& s, bool apart = false) {
+  std::vector<MatmulInputs> inputs;
+  inputs.reserve(list.size());
+  for (const MatmulCase& c : list) inputs.emplace_back(c, 10 * inputs.size());
+  std::vector<MatmulParams> products;
+  for (MatmulInputs& in : inputs) products.push_back(in.params());
+  if (apart) {
+    for (const MatmulParams& p : products) EXPECT_TRUE(ok(ops::matmul(p, s)));
+  } else {
+    EXPECT_TRUE(ok(ops::matmul_list({products}, s)));
+  }
+  Floats all;
+  for (const MatmulInputs& in : inputs) all.insert(all.end(), in.out.begin(), in.out.end());
+  return all;
 }
 
 inline TensorView heads(Floats& x, int64_t t, int64_t h, int64_t d, int64_t pad) {
@@ -174,10 +205,14 @@ struct ExpertInputs {
   Floats x, weights;
   std::vector<int32_t> ids;
   std::vector<std::vector<std::byte>> store;
+  Floats scale;  // one table for all weights of an expert: as many blocks either way up
   std::vector<ExpertWeights> experts;
 
   explicit ExpertInputs(const ExpertMlpCase& in)
-      : c(in), x(numbers(c.t * (c.d + c.pad), 1)), weights(numbers(c.t * c.top_k, 2, 0.5f, 0.6f)) {
+      : c(in),
+        x(numbers(c.t * (c.d + c.pad), 1)),
+        weights(numbers(c.t * c.top_k, 2, 0.5f, 0.6f)),
+        scale(scales_for(c.d, c.d_ff)) {
     for (int64_t i = 0; i < c.t * c.top_k; ++i) {
       ids.push_back(static_cast<int32_t>((i * i + i / c.top_k) % c.experts));  // uneven: some experts get none
     }
@@ -189,7 +224,10 @@ struct ExpertInputs {
     for (size_t e = 0; e < static_cast<size_t>(c.experts); ++e) {
       experts.push_back({.gate = {store[3 * e].data(), c.dtype, {c.d_ff, c.d}},
                          .up = {store[3 * e + 1].data(), c.dtype, {c.d_ff, c.d}},
-                         .down = {store[3 * e + 2].data(), c.dtype, {c.d, c.d_ff}}});
+                         .down = {store[3 * e + 2].data(), c.dtype, {c.d, c.d_ff}},
+                         .gate_scale = scale_view(scale, c.dtype, c.d_ff, c.d),
+                         .up_scale = scale_view(scale, c.dtype, c.d_ff, c.d),
+                         .down_scale = scale_view(scale, c.dtype, c.d, c.d_ff)});
     }
   }
 

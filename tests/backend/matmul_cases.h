@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include "vestige/tensor.h"
 
 namespace vestige {
@@ -33,6 +35,18 @@ inline constexpr MatmulCase kMatmulCases[] = {
     {129, 320, 96, DType::kF32, 7, true},
     {12, 3, 0, DType::kBF16},
     {200, 320, 2304, DType::kBF16},
+};
+
+/// Lists of products: nothing, one, decode projections of mixed shapes, both paths and empty products in one list.
+inline const std::vector<std::vector<MatmulCase>> kMatmulListCases = {
+    {},
+    {{1, 1, 1, DType::kF32}},
+    {{1, 320, 320, DType::kBF16}, {1, 64, 320, DType::kBF16}, {1, 5, 320, DType::kBF16}, {1, 320, 64, DType::kBF16}},
+    {{3, 0, 7, DType::kBF16}, {8, 129, 257, DType::kF16, 3}, {0, 5, 7, DType::kF32}, {2, 3, 0, DType::kBF16}},
+    {{1, 1030, 96, DType::kF8E4M3},
+     {70, 130, 300, DType::kBF16, 1, true},
+     {7, 9, 33, DType::kF32, 2, true},
+     {130, 257, 31, DType::kF16}},
 };
 
 }  // namespace vestige

@@ -152,6 +152,48 @@ TEST(SketchRows, HandWorked) {
   }
 }
 
+// Content past the range of f16: nothing infinite is stored in the sketch, and the residual says "always look here".
+TEST(SketchRows, HugeContentIsNeverLost) {
+  const Floats content = {65504, 1, 0, 7e4f, 0, 0, -1e30f, 5, 0, NAN, 0, 0}, basis = {1, 0, 0};
+  for (const char* backend : {"ref", "cpu"}) {
+    std::vector<uint16_t> sketch(4);
+    Floats residual(4);
+    const auto s = stream(backend);
+    EXPECT_TRUE(ok(ops::sketch_rows({.content = {content.data(), DType::kF32, {4, 3}},
+                                     .basis = {basis.data(), DType::kF32, {1, 3}},
+                                     .sketch = {sketch.data(), DType::kF16, {4, 1}},
+                                     .residual = {residual.data(), DType::kF32, {4}}},
+                                    *s)));
+    EXPECT_EQ(f16_to_f32(sketch[0]), 65504.0f) << backend;
+    EXPECT_EQ(f16_to_f32(sketch[1]), 65504.0f) << backend;
+    EXPECT_EQ(f16_to_f32(sketch[2]), -65504.0f) << backend;
+    EXPECT_TRUE(std::isnan(f16_to_f32(sketch[3]))) << backend;
+    EXPECT_EQ(residual, (Floats{1, kInf, kInf, kInf})) << backend;
+    // Every huge row fires, for queries in the span of V (cert 0), against it, and past f16 themselves.
+    const void* tables[] = {sketch.data(), residual.data()};
+    for (const auto& [q, z, want] : {std::tuple<Floats, float, int32_t>{{1e-9f, 0, 0}, 8, 3},
+                                     {{-1, 0, 0}, 0, 3},
+                                     {{-1, 1, 1}, 2, 3},
+                                     {{-1e6f, 0, 0}, 1, 4}}) {
+      const ScanSet set = {.pages = {nullptr, &tables[0], &tables[1], 4, 4, 0, 1, DType::kF32},
+                           .basis = {basis.data(), DType::kF32, {1, 3}},
+                           .z = z};
+      for (float threshold : {1e30f, kInf}) {  // +inf: this head never fires
+        std::vector<int32_t> ids(4);
+        int32_t n_ids = 0, n_fired = 0;
+        EXPECT_TRUE(ok(ops::scan_archive({.q = {q.data(), DType::kF32, {1, 1, 3}},
+                                          .sets = {&set, 1},
+                                          .threshold = {&threshold, DType::kF32, {1, 1}},
+                                          .ids = {ids.data(), DType::kI32, {1, 4}},
+                                          .n_ids = {&n_ids, DType::kI32, {1}},
+                                          .n_fired = {&n_fired, DType::kI32, {1}}},
+                                         *s)));
+        EXPECT_EQ(n_fired, threshold == kInf ? 0 : want) << backend << " q " << q[0] << " z " << z;
+      }
+    }
+  }
+}
+
 TEST(FitBasis, CpuAgreesWithRef) {
   for (const FitBasisCase& c : fit_basis_cases()) {
     SCOPED_TRACE(c.name);
@@ -180,6 +222,93 @@ TEST(FitBasis, HandWorked) {
     EXPECT_TRUE(ok(ops::fit_basis({.x = {x.data(), DType::kF32, {3, 2}}, .basis = {basis.data(), DType::kF32, {1, 2}}},
                                   *stream(backend))));
     EXPECT_TRUE(close(basis, {-1.0f / std::sqrt(5.0f), 2.0f / std::sqrt(5.0f)}, 1e-6));
+  }
+}
+
+/// Covariance of centred samples, in float64.
+std::vector<double> covariance_of(const Floats& x, int64_t n, int64_t d) {
+  std::vector<double> mean(static_cast<size_t>(d)), c(static_cast<size_t>(d * d));
+  for (int64_t i = 0; i < n * d; ++i) mean[static_cast<size_t>(i % d)] += double(x[static_cast<size_t>(i)]) / double(n);
+  for (int64_t i = 0; i < n; ++i) {
+    for (int64_t j = 0; j < d; ++j) {
+      for (int64_t k = 0; k < d; ++k) {
+        c[static_cast<size_t>(j * d + k)] +=
+            (double(x[static_cast<size_t>(i * d + j)]) - mean[static_cast<size_t>(j)]) *
+            (double(x[static_cast<size_t>(i * d + k)]) - mean[static_cast<size_t>(k)]) / double(n);
+      }
+    }
+  }
+  return c;
+}
+
+/// c v
+std::vector<double> times(const std::vector<double>& c, const std::vector<double>& v) {
+  std::vector<double> out(v.size());
+  for (size_t j = 0; j < v.size(); ++j) {
+    for (size_t k = 0; k < v.size(); ++k) out[j] += c[j * v.size() + k] * v[k];
+  }
+  return out;
+}
+
+double dot(const std::vector<double>& a, const std::vector<double>& b) {
+  double sum = 0;
+  for (size_t k = 0; k < a.size(); ++k) sum += a[k] * b[k];
+  return sum;
+}
+
+// The largest eigenvalues of c by power iteration, each found in what the ones before it leave.
+std::vector<double> power_iteration(std::vector<double> c, size_t d, size_t r) {
+  std::vector<double> values;
+  for (size_t j = 0; j < r; ++j) {
+    std::vector<double> v;
+    for (float x : numbers(static_cast<int64_t>(d), 70 + j)) v.push_back(double(x));
+    for (int step = 0; step < 3000; ++step) {
+      v = times(c, v);
+      const double norm = std::sqrt(dot(v, v));
+      for (double& x : v) x /= norm;
+    }
+    values.push_back(dot(v, times(c, v)));
+    for (size_t a = 0; a < d; ++a) {
+      for (size_t b = 0; b < d; ++b) c[a * d + b] -= values.back() * v[a] * v[b];
+    }
+  }
+  return values;
+}
+
+TEST(FitBasis, IsTheTopEigenvectors) {
+  constexpr int64_t kN = 400, kD = 20, kRank = 6;
+  // Mixed directions of spread variance, off the origin: the covariance is far from diagonal, and not centring shows.
+  const Floats source = numbers(kN * kD, 46), mix = orthonormal(kD, kD, 47);
+  Floats x(source.size(), 3.0f);
+  for (int64_t i = 0; i < kN; ++i) {
+    for (int64_t j = 0; j < kD; ++j) {
+      const float size = std::pow(0.8f, static_cast<float>(j));
+      for (int64_t k = 0; k < kD; ++k) {
+        x[static_cast<size_t>(i * kD + k)] +=
+            size * source[static_cast<size_t>(i * kD + j)] * mix[static_cast<size_t>(j * kD + k)];
+      }
+    }
+  }
+  const std::vector<double> c = covariance_of(x, kN, kD), want = power_iteration(c, kD, kRank);
+  for (const char* backend : {"ref", "cpu"}) {
+    Floats basis(kRank * kD);
+    EXPECT_TRUE(
+        ok(ops::fit_basis({.x = {x.data(), DType::kF32, {kN, kD}}, .basis = {basis.data(), DType::kF32, {kRank, kD}}},
+                          *stream(backend))));
+    std::vector<std::vector<double>> v;
+    for (int64_t j = 0; j < kRank; ++j) v.emplace_back(basis.begin() + j * kD, basis.begin() + (j + 1) * kD);
+    for (size_t i = 0; i < kRank; ++i) {
+      for (size_t j = 0; j < kRank; ++j) {
+        EXPECT_NEAR(dot(v[i], v[j]), i == j ? 1 : 0, 1e-6) << backend << " V V^T " << i << ", " << j;
+        EXPECT_NEAR(dot(v[i], times(c, v[j])), i == j ? want[i] : 0, 1e-6) << backend << " V C V^T " << i << ", " << j;
+      }
+      if (i > 0) {
+        EXPECT_LT(dot(v[i], times(c, v[i])), dot(v[i - 1], times(c, v[i - 1])));
+      }
+      const auto largest =
+          std::max_element(v[i].begin(), v[i].end(), [](double a, double b) { return std::abs(a) < std::abs(b); });
+      EXPECT_GT(*largest, 0);
+    }
   }
 }
 

@@ -1,6 +1,7 @@
 #include "base/mapped_file.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -116,6 +117,32 @@ TEST_F(MappedFileTest, AtomicFileReplacesTheOldOneWhole) {
   ASSERT_TRUE((*file)->commit().ok());
   EXPECT_EQ(get("out"), "new");
   EXPECT_EQ(text_of(old->bytes()), "the old and longer text");  // a mapping of the old file stays whole
+}
+
+TEST_F(MappedFileTest, AFifoIsNoFile) {
+  ASSERT_EQ(mkfifo(path("fifo").c_str(), 0600), 0);
+  EXPECT_EQ(MappedFile::open(path("fifo")).status().code(), StatusCode::kDataLoss);
+}
+
+TEST_F(MappedFileTest, TwoAtomicFilesOfOneName) {
+  put("out.tmp" + std::to_string(getpid()), "left by a killed process with our id");
+  auto a = AtomicFile::create(path("out")), b = AtomicFile::create(path("out"));
+  ASSERT_TRUE(a.ok() && b.ok());
+  ASSERT_TRUE((*a)->write(bytes_of("a")).ok());
+  ASSERT_TRUE((*b)->write(bytes_of("b")).ok());
+  ASSERT_TRUE((*a)->commit().ok());
+  EXPECT_EQ(get("out"), "a");
+  ASSERT_TRUE((*b)->commit().ok());
+  EXPECT_EQ(get("out"), "b");
+}
+
+TEST_F(MappedFileTest, UnlinkAllRemovesWhatIsBeingWritten) {
+  auto a = AtomicFile::create(path("a")), b = AtomicFile::create(path("b"));
+  ASSERT_TRUE(a.ok() && b.ok());
+  ASSERT_TRUE((*b)->commit().ok());
+  AtomicFile::unlink_all();
+  EXPECT_FALSE(fs::exists((*a)->temporary_path()));
+  EXPECT_TRUE(fs::exists(path("b")));
 }
 
 TEST_F(MappedFileTest, AtomicFileLeavesNothingWithoutCommit) {

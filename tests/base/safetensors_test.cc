@@ -81,6 +81,14 @@ TEST_F(SafetensorsTest, ReadsWhatOthersWrite) {
   EXPECT_EQ(SafetensorsFile::open(path("none")).status().code(), StatusCode::kNotFound);
 }
 
+TEST_F(SafetensorsTest, AZeroDoesNotHideAnOverflow) {
+  for (const char* shape : {"[0,1099511627776,1099511627776]", "[1099511627776,1099511627776,0]"}) {
+    const std::string header = std::string(R"({"a":{"dtype":"U8","shape":)") + shape + R"(,"data_offsets":[0,0]}})";
+    EXPECT_EQ(open_parts(header, "").code(), StatusCode::kDataLoss) << shape;
+  }
+  EXPECT_TRUE(open_parts(R"({"a":{"dtype":"U8","shape":[0,5],"data_offsets":[0,0]}})", "").ok());
+}
+
 TEST_F(SafetensorsTest, EveryCutIsRefused) {
   const std::string whole = read_all(write_parts(small_header(), std::string(28, 'x')));
   ASSERT_TRUE(SafetensorsFile::open(write_bytes(whole)).ok());

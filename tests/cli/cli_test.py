@@ -151,7 +151,8 @@ class CliTest(unittest.TestCase):
     def test_inspect(self):
         report = json.loads(self.run_vestige("inspect", self.context, "--json").stdout)
         self.assertEqual(set(report), {"kind", "file", "file_bytes", "vestige_version", "tokens", "policy", "model", "model_identity",
-                                       "tokenizer_identity", "attention_layers", "part_bytes"})
+                                       "tokenizer_identity", "attention_layers", "calibration", "part_bytes"})
+        self.assertEqual([set(layer) for layer in report["calibration"]], [{"layer", "z", "is_z_max"}])
         self.assertEqual(sum(report["part_bytes"].values()), self.context.stat().st_size)
         model = json.loads(self.run_vestige("inspect", self.model, "--json").stdout)
         self.assertEqual(model["model_identity"], report["model_identity"])
@@ -189,6 +190,7 @@ class CliTest(unittest.TestCase):
 
     def test_too_long(self):
         self.expect(self.run_vestige("ask", self.context, "x" * 5000), INPUT, str(WINDOW))
+        self.expect(self.run_vestige("ask", self.context, "Who?", "x" * 5000), INPUT, str(WINDOW))
         done = self.compress(self.folder / "a.vctx", document="-", input=b"x" * (WINDOW + 1))
         self.expect(done, INPUT, str(WINDOW + 1), f"allows {WINDOW}")
         self.expect_empty()
@@ -246,6 +248,7 @@ class CliTest(unittest.TestCase):
     def test_full_disk(self):
         mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", str(self.folder)], capture_output=True)
         if mounted.returncode != 0:
+            print("SKIP test_full_disk: may not mount a tmpfs here", file=sys.stderr)
             self.skipTest("may not mount a tmpfs here")
         try:
             self.expect(self.compress(self.folder / "a.vctx"), SYSTEM, "No space left")

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "engine/checksum.h"
+#include "engine/context_format.h"
 #include "tests/engine/tiny_engine.h"
 
 namespace vestige {
@@ -101,7 +102,7 @@ TEST_F(ContextFileTest, FlippedBitsAreRefused) {
     ASSERT_EQ(pwrite(fd, &flipped, 1, at), 1);
     const Status status = ContextFile::open(path).status();
     ASSERT_EQ(pwrite(fd, &bytes_[bit / 8], 1, at), 1);
-    ASSERT_FALSE(status.ok()) << "bit " << bit << " of " << bytes_.size() * 8;
+    ASSERT_EQ(status.code(), StatusCode::kDataLoss) << "bit " << bit << ": " << status.message();
   }
   close(fd);
   EXPECT_TRUE(ContextFile::open(path).ok());
@@ -124,8 +125,25 @@ TEST_F(ContextFileTest, EveryBitOfLengthAndTableIsCovered) {
     for (int bit = 0; bit < 8; ++bit) {
       const char flipped = static_cast<char>(bytes_[at] ^ (1 << bit));
       ASSERT_EQ(pwrite(fd, &flipped, 1, static_cast<off_t>(at)), 1);
-      ASSERT_FALSE(ContextFile::open(path).ok()) << "byte " << at << " bit " << bit;
+      ASSERT_EQ(ContextFile::open(path).status().code(), StatusCode::kDataLoss) << "byte " << at << " bit " << bit;
     }
+    ASSERT_EQ(pwrite(fd, &bytes_[at], 1, static_cast<off_t>(at)), 1);
+  }
+  close(fd);
+}
+
+// What the header says, its version and dtypes above all, is believed only after its checksum.
+TEST_F(ContextFileTest, EveryHeaderByteIsUnderItsChecksum) {
+  uint64_t n_header = 0;
+  std::memcpy(&n_header, bytes_.data(), sizeof n_header);
+  const std::string path = folder_->file("flipped.vctx");
+  write_bytes(path, bytes_);
+  const int fd = open(path.c_str(), O_WRONLY);
+  for (size_t at = 8; at < 8 + n_header; ++at) {
+    const char flipped = static_cast<char>(bytes_[at] ^ 2);
+    ASSERT_EQ(pwrite(fd, &flipped, 1, static_cast<off_t>(at)), 1);
+    const Status status = ContextFile::open(path).status();
+    ASSERT_EQ(status.code(), StatusCode::kDataLoss) << "byte " << at << ": " << status.message();
     ASSERT_EQ(pwrite(fd, &bytes_[at], 1, static_cast<off_t>(at)), 1);
   }
   close(fd);
@@ -143,6 +161,28 @@ TEST_F(ContextFileTest, HeaderChangedOnPurposeIsStillCheckedForSense) {
   EXPECT_EQ(open_bytes(with_header("\"n_tokens\":\"150\"", "\"n_tokens\":\"-50\"")).code(), StatusCode::kDataLoss);
   EXPECT_EQ(open_bytes(with_header("\"vestige.vctx\"", "\"vestige.vctz\"")).code(), StatusCode::kDataLoss);
   EXPECT_EQ(open_bytes(with_header("\\\"block_rows\\\":64", "\\\"block_rowz\\\":64")).code(), StatusCode::kDataLoss);
+}
+
+TEST_F(ContextFileTest, NumbersOutOfRangeAreDamage) {
+  ContextHeader header;
+  header.policy = small_blocks();
+  header.cache_layers = engine_->model().info().cache_layers;
+  const auto good = write_metadata(header);
+  ASSERT_TRUE(read_metadata(good).ok());
+  for (const auto& [field, from, to] :
+       std::initializer_list<std::array<std::string, 3>>{{"policy", "\"block_rows\":64", "\"block_rows\":4294967360"},
+                                                         {"policy", "\"block_rows\":64", "\"block_rows\":1e300"},
+                                                         {"policy", "\"block_rows\":64", "\"block_rows\":64.0"},
+                                                         {"policy", "\"seed\":0", "\"seed\":-1"},
+                                                         {"policy", "\"ratio\":8.0", "\"ratio\":true"},
+                                                         {"layers", "\"dtype\":\"BF16\"", "\"dtype\":\"U8\""},
+                                                         {"layers", "\"scale\":", "\"scale\":1e300,\"was\":"}}) {
+    auto bad = good;
+    const size_t at = bad[field].find(from);
+    ASSERT_NE(at, std::string::npos) << from;
+    bad[field].replace(at, from.size(), to);
+    EXPECT_EQ(read_metadata(bad).status().code(), StatusCode::kDataLoss) << to;
+  }
 }
 
 TEST_F(ContextFileTest, OtherFilesAreRefused) {

@@ -133,6 +133,43 @@ TEST_F(ContextTest, LoadingLeavesTheArchiveUnmapped) {
   EXPECT_LT(kb * 1024, n_file / 2) << "of " << n_file << " bytes";
 }
 
+TEST_F(ContextTest, FeedingAtOnceEqualsOneByOne) {
+  saved(*read_all(*engine_, small_blocks(), some_tokens(300)));
+  const auto tokens = some_tokens(93, 5);  // closes a block on the way, and ends within a group
+  const auto at_once = loaded(), one_by_one = loaded();
+  StepRecord a, b;
+  ASSERT_TRUE(at_once->feed(tokens, &a).ok());
+  for (const int32_t token : tokens) ASSERT_TRUE(one_by_one->feed({&token, 1}, &b).ok());
+  EXPECT_EQ(logits_of(*at_once), logits_of(*one_by_one));
+  EXPECT_EQ(saved(*at_once, "x.vctx"), saved(*one_by_one, "y.vctx"));
+  EXPECT_GT(a.n_recalled, 0);
+  EXPECT_EQ(a.n_steps, b.n_steps);
+  EXPECT_EQ(a.n_recalled, b.n_recalled);
+  EXPECT_EQ(a.n_kept, b.n_kept);
+  EXPECT_EQ(a.n_tail, b.n_tail);
+  EXPECT_EQ(a.read_bytes, b.read_bytes);
+}
+
+TEST_F(ContextTest, StoppedEndOfReadingTakesNoMoreTokens) {
+  const auto tokens = some_tokens(100);
+  const std::string bytes = saved(*read_all(*engine_, small_blocks(), tokens));
+  auto context = Context::create(*engine_, small_blocks());
+  ASSERT_TRUE(context.ok());
+  ASSERT_TRUE((*context)->read(tokens, {}).ok());
+  EXPECT_EQ((*context)->finish_reading([](int64_t, int64_t) { return false; }).code(), StatusCode::kCancelled);
+  EXPECT_EQ((*context)->read(tokens, {}).code(), StatusCode::kInvalidArgument);
+  ASSERT_TRUE((*context)->finish_reading({}).ok());
+  EXPECT_EQ(bytes, saved(**context));
+}
+
+TEST_F(ContextTest, AFolderNameThatIsNotUtf8IsNotWritten) {
+  const auto engine = make_engine(testing::make_tiny_model(folder_, "m\xff"));
+  const auto context = read_all(*engine, small_blocks(), some_tokens(50));
+  const Status status = context->save(folder_.file("a.vctx"), {});
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ((*ContextFile::open(folder_.file("a.vctx")))->model_dir(), "");
+}
+
 TEST_F(ContextTest, OrderOfCallsIsChecked) {
   auto context = Context::create(*engine_, small_blocks());
   ASSERT_TRUE(context.ok());

@@ -108,6 +108,39 @@ TEST_F(GenerateTest, StopsWhenAsked) {
   EXPECT_TRUE(run(options).tokens.empty());
 }
 
+TEST_F(GenerateTest, AStopTextIsCutOff) {
+  GenerateOptions options;
+  options.n_tokens = 12;
+  const auto whole = run(options);
+  ASSERT_GE(whole.text.size(), 2u);
+  const std::string stop = whole.text.substr(whole.text.size() / 2);
+  options.stop = {stop};
+  const auto cut = run(options);
+  EXPECT_EQ(cut.text, whole.text.substr(0, whole.text.find(stop)));
+  EXPECT_EQ(cut.finish_reason, "stop");
+}
+
+TEST_F(GenerateTest, AnEndTokenStops) {
+  GenerateOptions options;
+  options.n_tokens = 12;
+  const auto whole = run(options);
+  ASSERT_FALSE(whole.tokens.empty());
+  const int32_t end = whole.tokens.back();
+  const std::string dir = testing::make_tiny_model(folder_, "ends");
+  std::string config = testing::read_bytes(dir + "/config.json");
+  const size_t at = config.find("\"eos_token_id\"");
+  ASSERT_NE(at, std::string::npos);
+  const size_t colon = config.find(':', at);
+  config.replace(colon + 1, config.find_first_of(",}\n", colon) - colon - 1, std::to_string(end));
+  testing::write_bytes(dir + "/config.json", config);
+  engine_ = testing::make_engine(dir);
+  ASSERT_NE(engine_, nullptr);
+  const auto ended = run(options);
+  EXPECT_EQ(ended.finish_reason, "stop");
+  const auto first = std::find(whole.tokens.begin(), whole.tokens.end(), end);
+  EXPECT_EQ(ended.tokens, std::vector<int32_t>(whole.tokens.begin(), first));
+}
+
 TEST_F(GenerateTest, AFullWindowEndsIt) {
   const int64_t window = engine_->model().info().max_tokens;
   const auto context = testing::read_all(*engine_, testing::small_blocks(), testing::some_tokens(window - 2));

@@ -30,8 +30,11 @@ Status attend_prefill_check(const AttendPrefillParams& p);
 /// The rows one sequence attends in one part.
 struct RowSet {
   RowPages pages;
-  const int32_t* ids = nullptr;     ///< row ids to attend, ascending; null = rows 0 .. n - 1
-  const int32_t* n_rows = nullptr;  ///< device pointer to n; null = pages.n_rows
+  /// Row ids to attend, [>= n], ascending, each in [0, pages.n_rows); null = rows 0 .. n - 1. Not checked: the ids may
+  /// lie on a device.
+  const int32_t* ids = nullptr;
+  /// Device pointer to n, in [0, pages.n_rows] (not checked either); null = pages.n_rows.
+  const int32_t* n_rows = nullptr;
 };
 
 /// Decode attention in absorbed form over one set of rows a sequence; all heads share one pass:

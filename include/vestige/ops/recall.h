@@ -33,6 +33,8 @@ struct SelectRowsParams {
 Status select_rows_check(const SelectRowsParams& p);
 
 /// Index entries of rows: sketch = V c rounded to f16, residual = || c - V^T (V c) ||_2.
+/// Content may be of any size: an entry of V c past 65504 (f16's largest) is stored as +-65504, one that is not a
+/// number as it is, and the row's residual is +inf then: scan_archive fires for it whatever the query.
 struct SketchRowsParams {
   ConstTensorView content;  ///< [n, d_content] bf16 or f32; row stride free
   ConstTensorView basis;    ///< V: [r, d_content] f32, orthonormal rows
@@ -64,7 +66,8 @@ struct RecallPages {
 ///   idx = scale (q_r . r_u + f16(V q_c) . sketch_u),  cert = scale || q_c - V^T V q_c || residual_u / sqrt(d_c - r)
 ///   row u fires if idx + z cert > threshold[h] for some head h and u is not kept
 /// Branch queries are rounded to the row dtype and sketch queries to f16 first; sums are float32 in a
-/// fixed order. d_c = r gives cert = 0.
+/// fixed order. d_c = r gives cert = 0. When in doubt a row fires: scores that are not a number do, and every row
+/// does for a head whose f16(V q_c) is not finite.
 struct ScanSet {
   RecallPages pages;
   ConstTensorView basis;          ///< [r, d_content] f32

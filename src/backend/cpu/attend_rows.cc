@@ -249,7 +249,12 @@ Status run_rows_of(Work& w, Stream& stream) {
   w.split = Row::kSplit;
   place_queries(w);
   stream.pool()->run(n_runs, [&](int64_t run, int32_t thread) { attend_run<Row>(w, run, thread); });
-  stream.pool()->run(b * w.h, [&](int64_t i, int32_t) { merge_runs(w, i / w.h, i % w.h); });
+  // Heads of one piece: about 32 KB of sums, so that merging a run or two wakes no worker.
+  const int64_t mean_runs = ceil_div(n_runs, b);
+  const int64_t heads = std::max<int64_t>(1, 8192 / std::max<int64_t>(1, mean_runs * w.d_content));
+  stream.pool()->run(ceil_div(b * w.h, heads), [&](int64_t piece, int32_t) {
+    for (int64_t i = piece * heads; i < std::min(b * w.h, (piece + 1) * heads); ++i) merge_runs(w, i / w.h, i % w.h);
+  });
   return {};
 }
 

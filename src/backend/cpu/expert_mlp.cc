@@ -13,6 +13,10 @@ namespace vestige::cpu {
 
 namespace {
 
+Weight gate_of(const ExpertWeights& w) { return Weight::of(w.gate, w.gate_scale); }
+Weight up_of(const ExpertWeights& w) { return Weight::of(w.up, w.up_scale); }
+Weight down_of(const ExpertWeights& w) { return Weight::of(w.down, w.down_scale); }
+
 // One piece of a product over tokens grouped by expert: up to kGemmRows entries of `order` and one slice of columns.
 struct Piece {
   int32_t expert;
@@ -74,24 +78,23 @@ Status few_tokens(const ExpertMlpParams& p, int64_t d_ff, ThreadPool& pool) {
   VESTIGE_ASSIGN(float* const hidden, scratch_floats(ScratchSlot::kOp, pairs * (2 * pitch + d)));
   float* const up = hidden + pairs * pitch;
   float* const y = up + pairs * pitch;
-  const int64_t rows = gemv_piece_rows(Weight::of(p.experts[0].gate)), slices = (d_ff + rows - 1) / rows;
+  const int64_t rows = gemv_piece_rows(gate_of(p.experts[0])), slices = (d_ff + rows - 1) / rows;
   pool.run(pairs * slices, [&](int64_t i, int32_t) {
     const int64_t pair = i / slices, begin = i % slices * rows, end = std::min(d_ff, begin + rows);
     const ExpertWeights& w = p.experts[static_cast<size_t>(ids[pair])];
     const float* x = p.x.as<float>() + pair / top_k * p.x.stride[0];
     float* h = hidden + pair * pitch;
     float* u = up + pair * pitch;
-    gemv_rows({.x = x, .m = 1, .w = Weight::of(w.gate), .row_begin = begin, .row_end = end, .out = h});
-    gemv_rows({.x = x, .m = 1, .w = Weight::of(w.up), .row_begin = begin, .row_end = end, .out = u});
+    gemv_rows({.x = x, .m = 1, .w = gate_of(w), .row_begin = begin, .row_end = end, .out = h});
+    gemv_rows({.x = x, .m = 1, .w = up_of(w), .row_begin = begin, .row_end = end, .out = u});
     silu_mul_row(h + begin, u + begin, end - begin, h + begin);
   });
-  const int64_t down_rows = gemv_piece_rows(Weight::of(p.experts[0].down)),
-                down_slices = (d + down_rows - 1) / down_rows;
+  const int64_t down_rows = gemv_piece_rows(down_of(p.experts[0])), down_slices = (d + down_rows - 1) / down_rows;
   pool.run(pairs * down_slices, [&](int64_t i, int32_t) {
     const int64_t pair = i / down_slices, begin = i % down_slices * down_rows;
     gemv_rows({.x = hidden + pair * pitch,
                .m = 1,
-               .w = Weight::of(p.experts[static_cast<size_t>(ids[pair])].down),
+               .w = down_of(p.experts[static_cast<size_t>(ids[pair])]),
                .row_begin = begin,
                .row_end = std::min(d, begin + down_rows),
                .out = y + pair * d});
@@ -137,14 +140,14 @@ Status many_tokens(const ExpertMlpParams& p, int64_t d_ff, int64_t i0, int64_t n
     GemmParams product{.x = x,
                        .x_stride = d,
                        .m = piece.count,
-                       .w = Weight::of(w.gate),
+                       .w = gate_of(w),
                        .col_begin = piece.col,
                        .col_end = piece.col + cols,
                        .out = h,
                        .out_stride = d_ff,
                        .scratch = up + lane.up};
     gemm_slice(product);
-    product.w = Weight::of(w.up);
+    product.w = up_of(w);
     product.out = up;
     product.out_stride = kGemmCols;
     gemm_slice(product);
@@ -156,7 +159,7 @@ Status many_tokens(const ExpertMlpParams& p, int64_t d_ff, int64_t i0, int64_t n
     gemm_slice({.x = hidden + piece.first * d_ff,
                 .x_stride = d_ff,
                 .m = piece.count,
-                .w = Weight::of(p.experts[static_cast<size_t>(piece.expert)].down),
+                .w = down_of(p.experts[static_cast<size_t>(piece.expert)]),
                 .col_begin = piece.col,
                 .col_end = std::min(d, piece.col + kGemmCols),
                 .out = y + piece.first * d + piece.col,

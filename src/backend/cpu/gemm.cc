@@ -21,8 +21,9 @@ using V = hn::Vec<D>;
 
 constexpr auto kLanes = static_cast<int64_t>(hn::MaxLanes(D()));
 constexpr int64_t kPanel = 2 * kLanes;  // columns of a panel
-// Rows of a block: 12 x 2 accumulators of the 32 registers of AVX-512, 6 x 2 of the 16 of AVX2.
-constexpr int kBlock = HWY_TARGET == HWY_AVX3 ? 12 : 6;
+// Rows of a block: 12 x 2 accumulators of the 32 registers of AVX-512, 6 x 2 of the 16 of AVX2. `<=`: of the AVX-512
+// targets AVX3 is the oldest, and newer ones have lower numbers.
+constexpr int kBlock = HWY_TARGET <= HWY_AVX3 ? 12 : 6;
 
 template <int kRows>
 HWY_INLINE void block(const GemmParams& p, const float* HWY_RESTRICT panel, int64_t i0, int64_t j0, int64_t n) {

@@ -18,29 +18,42 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// out[j ..] = sum_c x[c] w[c, j ..] over kVectors vectors of columns, c in order: every column has one chain of
-// fused multiply-adds, so its bits do not depend on the width of the group it is in.
-template <int kVectors, class D, class T>
-HWY_INLINE void columns(D d, const float* x, const T* w, int64_t stride, int64_t k, float* out) {
+// out[j] = (begin == 0 ? 0 : out[j]) + sum over rows [begin, begin + kRows) of w, in order, of x[c] w[c, j]: every
+// column has one chain of fused multiply-adds over c, so its bits do not depend on the vector it is in nor on kRows.
+template <int kRows, class D, class T>
+HWY_INLINE void add_rows(D d, const float* x, const T* w, int64_t stride, bool first, int64_t begin, int64_t end,
+                         float* out) {
   constexpr auto kLanes = static_cast<int64_t>(hn::MaxLanes(D()));
-  hn::Vec<D> sum[kVectors];
-  for (int v = 0; v < kVectors; ++v) sum[v] = hn::Zero(d);
-  for (int64_t c = 0; c < k; ++c) {
-    const auto a = hn::Set(d, x[c]);
-    for (int v = 0; v < kVectors; ++v) sum[v] = hn::MulAdd(a, widen(d, w + c * stride + v * kLanes), sum[v]);
+  hn::Vec<D> a[kRows];
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) a[r] = hn::Set(d, x[r]);
+  for (int64_t j = begin; j < end; j += kLanes) {
+    auto sum = first ? hn::Zero(d) : hn::LoadU(d, out + j);
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) sum = hn::MulAdd(a[r], widen(d, w + r * stride + j), sum);
+    hn::StoreU(sum, d, out + j);
   }
-  for (int v = 0; v < kVectors; ++v) hn::StoreU(sum[v], d, out + v * kLanes);
 }
 
+// Eight whole rows of w at a time, which is one linear stream where they are dense; out stays in the L1 cache.
 template <class T>
 void transposed_row(const float* x, const T* w, int64_t stride, int64_t k, int64_t n, float* out) {
   const hn::ScalableTag<float> d;
   const hn::CappedTag<float, 1> one;
   constexpr auto kLanes = static_cast<int64_t>(hn::MaxLanes(hn::ScalableTag<float>()));
-  int64_t j = 0;
-  for (; j + 8 * kLanes <= n; j += 8 * kLanes) columns<8>(d, x, w + j, stride, k, out + j);
-  for (; j + kLanes <= n; j += kLanes) columns<1>(d, x, w + j, stride, k, out + j);
-  for (; j < n; ++j) columns<1>(one, x, w + j, stride, k, out + j);
+  const int64_t whole = n / kLanes * kLanes;
+  if (k == 0) std::fill_n(out, n, 0.0f);
+  for (int64_t c = 0; c < k;) {
+    if (c + 8 <= k) {
+      add_rows<8>(d, x + c, w + c * stride, stride, c == 0, 0, whole, out);
+      add_rows<8>(one, x + c, w + c * stride, stride, c == 0, whole, n, out);
+      c += 8;
+    } else {
+      add_rows<1>(d, x + c, w + c * stride, stride, c == 0, 0, whole, out);
+      add_rows<1>(one, x + c, w + c * stride, stride, c == 0, whole, n, out);
+      c += 1;
+    }
+  }
 }
 
 void transposed_rows(const HeadMatmulParams& p, int64_t head, int64_t begin, int64_t end) {

@@ -66,7 +66,13 @@ HWY_NOINLINE void merge_row(const MergePartsParams& p, int64_t i, float* weight)
 Status merge(const MergePartsParams& p, Stream& stream) {
   const int64_t n_parts = p.part.dim(0), n_rows = p.part.dim(1) * p.part.dim(2);
   VESTIGE_ASSIGN(float* const weights, scratch_floats(ScratchSlot::kOp, n_rows * n_parts));
-  stream.pool()->run(n_rows, [&](int64_t i, int32_t) { merge_row(p, i, weights + i * n_parts); });
+  // About 32 KB of parts a piece: a decode step's kept and tail rows wake no worker.
+  const int64_t rows = std::max<int64_t>(1, 8192 / std::max<int64_t>(1, n_parts * p.part.dim(3)));
+  stream.pool()->run((n_rows + rows - 1) / rows, [&](int64_t piece, int32_t) {
+    for (int64_t i = piece * rows; i < std::min(n_rows, (piece + 1) * rows); ++i) {
+      merge_row(p, i, weights + i * n_parts);
+    }
+  });
   return {};
 }
 

@@ -105,15 +105,17 @@ HWY_NOINLINE void prepare_head(const Work& w, int64_t b, int64_t head) {
   slot += w.n_branch * kGroup * kBlock;
   float* rest = w.rest + (b * w.h + head) * (w.d_content + w.rank);
   float* sketch = rest + w.d_content;
+  bool fits = true;
   for (int64_t j = 0; j < w.rank; ++j) {
     sketch[j] = static_cast<float>(dot_f64(set.basis.as<float>() + j * w.d_content, q, w.d_content));
     slot[at(false, j)] = f16_to_f32(f32_to_f16(sketch[j]));
+    fits = fits && std::isfinite(slot[at(false, j)]);
   }
   subtract_projection(set.basis, sketch, q, rest);
   const double square = w.d_content > w.rank ? dot_f64(rest, rest, w.d_content) : 0.0;
   const double width = static_cast<double>(std::max<int64_t>(1, w.d_content - w.rank));
-  w.cert[group * kGroup + in_group] =
-      static_cast<float>(static_cast<double>(set.z) * static_cast<double>(p.scale) * std::sqrt(square / width));
+  const double cert = static_cast<double>(set.z) * static_cast<double>(p.scale) * std::sqrt(square / width);
+  w.cert[group * kGroup + in_group] = fits ? static_cast<float>(cert) : std::numeric_limits<float>::quiet_NaN();
   w.threshold[group * kGroup + in_group] = p.threshold.as<float>()[b * w.h + head];
 }
 
@@ -155,10 +157,12 @@ HWY_INLINE void compare(const float* s, const float* residual, int64_t n, const 
   const DG d;
   for (int64_t i = 0; i < kGroup; i += kGroupLanes) {
     const auto c = hn::LoadU(d, cert + i), limit = hn::LoadU(d, threshold + i), factor = hn::Set(d, scale);
+    const auto open = hn::Ne(limit, hn::Inf(d));
     for (int64_t t = 0; t < n; ++t) {
       const auto idx = hn::Mul(hn::LoadU(d, s + t * kGroup + i), factor);
       const auto score = hn::MulAdd(c, hn::Set(d, residual[t]), idx);
-      if (!hn::AllFalse(d, hn::Gt(score, limit))) hit[t] = 1;
+      // Not above, but "not at or below": a score that is not a number fires.
+      if (!hn::AllFalse(d, hn::AndNot(hn::Le(score, limit), open))) hit[t] = 1;
     }
   }
 }

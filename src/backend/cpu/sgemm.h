@@ -20,7 +20,9 @@ struct SgemmParams {
   float alpha = 1.0f, beta = 0.0f;
 };
 
-/// out = alpha a b + beta out. Bits of an element depend on the shape of the call, its row of a and its column of b.
+/// out = alpha a b + beta out. Bits of an element depend on the shape of the call, its row of a, its column of b and,
+/// with OpenBLAS's Haswell and Zen kernels, its place in the tile (docs/blas.md): a caller that promises bits gives a
+/// row the same place in a call of the same shape every time.
 void sgemm(const SgemmParams& p);
 
 struct DsyrkParams {

@@ -13,6 +13,7 @@ namespace vestige::cpu {
 namespace {
 
 constexpr int64_t kTile = 128;
+constexpr float kMaxF16 = 65504.0f;
 
 /// Rows [begin, begin + kTile). The products always have kTile rows, so a row's bits do not depend on n.
 void sketch_tile(const SketchRowsParams& p, int64_t begin, float* content, float* sketch) {
@@ -36,8 +37,13 @@ void sketch_tile(const SketchRowsParams& p, int64_t begin, float* content, float
   for (int64_t i = 0; i < n; ++i) {
     float square = 0;
     for (int64_t k = 0; k < d; ++k) square += content[i * d + k] * content[i * d + k];
-    p.residual.as<float>()[begin + i] = std::sqrt(square);
-    for (int64_t j = 0; j < r; ++j) p.sketch.as<uint16_t>()[(begin + i) * r + j] = f32_to_f16(sketch[i * r + j]);
+    bool fits = true;  // false for NaN too
+    for (int64_t j = 0; j < r; ++j) {
+      const float x = sketch[i * r + j];
+      p.sketch.as<uint16_t>()[(begin + i) * r + j] = f32_to_f16(std::clamp(x, -kMaxF16, kMaxF16));
+      fits = fits && std::abs(x) <= kMaxF16;
+    }
+    p.residual.as<float>()[begin + i] = fits ? std::sqrt(square) : INFINITY;
   }
 }
 

@@ -86,12 +86,12 @@ Status check_apart(const ConstTensorView& a, const ConstTensorView& b, const cha
   return invalid_argument("%s: %s overlap", op, fields);
 }
 
-Status check_scale(const ConstTensorView& w, const ConstTensorView& scale, const char* op) {
+Status check_scale(const ConstTensorView& w, const ConstTensorView& scale, const char* op, const char* field) {
   if (w.dtype == DType::kF8E4M3) {
-    return check_view(scale, {op, "scale", {(w.dim(0) + 127) / 128, (w.dim(1) + 127) / 128}, {DType::kF32}});
+    return check_view(scale, {op, field, {(w.dim(0) + 127) / 128, (w.dim(1) + 127) / 128}, {DType::kF32}});
   }
   if (scale.data == nullptr) return {};
-  return invalid_argument("%s: scale is %s, want none for weights of %s", op, describe(scale).c_str(),
+  return invalid_argument("%s: %s is %s, want none for weights of %s", op, field, describe(scale).c_str(),
                           dtype_name(w.dtype));
 }
 

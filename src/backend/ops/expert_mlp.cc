@@ -5,12 +5,15 @@ namespace vestige {
 
 namespace {
 
-constexpr auto kWeightTypes = {DType::kF32, DType::kBF16, DType::kF16};
+constexpr auto kWeightTypes = {DType::kF32, DType::kBF16, DType::kF16, DType::kF8E4M3};
 
 Status check_expert(const ExpertWeights& w, int64_t d, int64_t d_ff) {
   VESTIGE_TRY(check_view(w.gate, {"expert_mlp", "gate", {d_ff, d}, kWeightTypes, Strides::kFree}));
   VESTIGE_TRY(check_view(w.up, {"expert_mlp", "up", {d_ff, d}, kWeightTypes, Strides::kFree}));
-  return check_view(w.down, {"expert_mlp", "down", {d, d_ff}, kWeightTypes, Strides::kFree});
+  VESTIGE_TRY(check_view(w.down, {"expert_mlp", "down", {d, d_ff}, kWeightTypes, Strides::kFree}));
+  VESTIGE_TRY(check_scale(w.gate, w.gate_scale, "expert_mlp", "gate_scale"));
+  VESTIGE_TRY(check_scale(w.up, w.up_scale, "expert_mlp", "up_scale"));
+  return check_scale(w.down, w.down_scale, "expert_mlp", "down_scale");
 }
 
 }  // namespace
@@ -26,8 +29,8 @@ Status expert_mlp_check(const ExpertMlpParams& p) {
   VESTIGE_TRY(check_apart(p.x, p.out, "expert_mlp", "x and out"));
   for (const ExpertWeights& w : p.experts) {
     VESTIGE_TRY(check_rank(w.gate, 2, "expert_mlp", "gate"));
-    VESTIGE_TRY(check_expert(w, d, p.experts.front().gate.dim(0))
-                    .with_context("expert " + std::to_string(&w - p.experts.data())));
+    const Status status = check_expert(w, d, p.experts.front().gate.dim(0));
+    if (!status.ok()) return status.with_context("expert " + std::to_string(&w - p.experts.data()));
   }
   return check_ids(p.ids, static_cast<int64_t>(p.experts.size()), "expert_mlp", "ids");
 }

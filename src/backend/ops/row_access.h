@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/half.h"
+#include "base/load_number.h"
 #include "vestige/layout.h"
 #include "vestige/tensor.h"
 
@@ -22,19 +22,6 @@ inline const std::byte* content_row(const RowPages& p, int64_t u) {
 /// Only where d_branch > 0.
 inline const std::byte* branch_row(const RowPages& p, int64_t u) {
   return row_at(p.branch, p.page_rows, p.branch_stride * static_cast<int64_t>(dtype_bytes(p.layout.dtype)), u);
-}
-
-inline float load_number(const void* p, DType dtype, int64_t i) {
-  switch (dtype) {
-    case DType::kF32:
-      return static_cast<const float*>(p)[i];
-    case DType::kBF16:
-      return bf16_to_f32(static_cast<const uint16_t*>(p)[i]);
-    case DType::kF16:
-      return f16_to_f32(static_cast<const uint16_t*>(p)[i]);
-    default:
-      return 0.0f;
-  }
 }
 
 /// One row's numbers, content then branch, into [d_row].

@@ -8,10 +8,10 @@ namespace vestige::ref {
 namespace {
 
 template <class X>
-double dot(const ConstTensorView& w, int64_t row, const X* x) {
+double dot(const ConstTensorView& w, const ConstTensorView& scale, int64_t row, const X* x) {
   double sum = 0;
   for (int64_t c = 0; c < w.dim(1); ++c) {
-    sum += static_cast<double>(load(w.data, w.dtype, row * w.stride[0] + c)) * static_cast<double>(x[c]);
+    sum += static_cast<double>(load_weight(w, scale, row, c)) * static_cast<double>(x[c]);
   }
   return sum;
 }
@@ -29,10 +29,12 @@ Status expert_mlp(const ExpertMlpParams& p, Stream&) {
       const ExpertWeights& w = p.experts[static_cast<size_t>(p.ids.as<int32_t>()[i * top_k + j])];
       hidden.assign(static_cast<size_t>(w.gate.dim(0)), 0.0);
       for (int64_t f = 0; f < w.gate.dim(0); ++f) {
-        hidden[static_cast<size_t>(f)] = silu(dot(w.gate, f, x)) * dot(w.up, f, x);
+        hidden[static_cast<size_t>(f)] = silu(dot(w.gate, w.gate_scale, f, x)) * dot(w.up, w.up_scale, f, x);
       }
       const double weight = static_cast<double>(p.weights.as<float>()[i * top_k + j]);
-      for (int64_t c = 0; c < d; ++c) total[static_cast<size_t>(c)] += weight * dot(w.down, c, hidden.data());
+      for (int64_t c = 0; c < d; ++c) {
+        total[static_cast<size_t>(c)] += weight * dot(w.down, w.down_scale, c, hidden.data());
+      }
     }
     for (int64_t c = 0; c < d; ++c) out[c] = static_cast<float>(total[static_cast<size_t>(c)]);
   }

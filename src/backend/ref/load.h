@@ -4,25 +4,12 @@
 
 #include <cmath>
 
-#include "base/half.h"
+#include "base/load_number.h"
 #include "vestige/tensor.h"
 
 namespace vestige::ref {
 
-inline float load(const void* data, DType dtype, int64_t i) {
-  switch (dtype) {
-    case DType::kF32:
-      return static_cast<const float*>(data)[i];
-    case DType::kBF16:
-      return bf16_to_f32(static_cast<const uint16_t*>(data)[i]);
-    case DType::kF16:
-      return f16_to_f32(static_cast<const uint16_t*>(data)[i]);
-    case DType::kF8E4M3:
-      return f8e4m3_to_f32(static_cast<const uint8_t*>(data)[i]);
-    default:
-      return 0.0f;
-  }
-}
+inline float load(const void* data, DType dtype, int64_t i) { return load_number(data, dtype, i); }
 
 /// Element (row, col) of a weight, with the block scale of f8e4m3 (rounded to float32, as every backend does).
 inline float load_weight(const ConstTensorView& w, const ConstTensorView& scale, int64_t row, int64_t col) {

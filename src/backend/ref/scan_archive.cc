@@ -23,19 +23,23 @@ Query make_query(const ScanSet& set, const float* q, int64_t d_content, double s
     out.branch.push_back(static_cast<double>(set.pages.branch_dtype == DType::kBF16 ? bf16_to_f32(f32_to_bf16(x)) : x));
   }
   std::vector<double> rest(q, q + d_content);
+  bool fits = true;
   for (int64_t j = 0; j < r; ++j) {
     double sum = 0;
     for (int64_t k = 0; k < d_content; ++k)
       sum += static_cast<double>(basis[j * d_content + k]) * static_cast<double>(q[k]);
     for (int64_t k = 0; k < d_content; ++k)
       rest[static_cast<size_t>(k)] -= static_cast<double>(basis[j * d_content + k]) * sum;
-    out.sketch.push_back(static_cast<double>(f16_to_f32(f32_to_f16(static_cast<float>(sum)))));
+    const float rounded = f16_to_f32(f32_to_f16(static_cast<float>(sum)));
+    out.sketch.push_back(static_cast<double>(rounded));
+    fits = fits && std::isfinite(rounded);
   }
   double square = 0;
   for (double x : rest) square += x * x;
   if (d_content > r) {
     out.cert = static_cast<double>(set.z) * scale * std::sqrt(square / static_cast<double>(d_content - r));
   }
+  if (!fits) out.cert = NAN;
   return out;
 }
 
@@ -71,7 +75,8 @@ Status scan_archive(const ScanArchiveParams& p, Stream&) {
       bool fires = false;
       for (int64_t head = 0; head < h && !fires; ++head) {
         const double score = index_score(set.pages, queries[static_cast<size_t>(head)], u, scale);
-        fires = score > static_cast<double>(p.threshold.as<float>()[b * h + head]);
+        const float threshold = p.threshold.as<float>()[b * h + head];
+        fires = threshold != INFINITY && !(score <= static_cast<double>(threshold));  // NaN fires
       }
       if (!fires) continue;
       if (n_fired < capacity) p.ids.as<int32_t>()[b * capacity + n_fired] = static_cast<int32_t>(u);

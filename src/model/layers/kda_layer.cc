@@ -59,21 +59,20 @@ Status KdaLayer::forward(const ConstTensorView& x_norm, const TensorView& x, con
 
   VESTIGE_ASSIGN(const TensorView raw, scratch.take({t, 3 * d_all}));
   VESTIGE_ASSIGN(const TensorView mixed, scratch.take({t, 3 * d_all}));
-  for (size_t i = 0; i < 3; ++i) {
-    VESTIGE_TRY(linear(x_norm, qkv_[i], columns(raw, static_cast<int64_t>(i) * d_all, d_all), stream));
-  }
-  VESTIGE_TRY(ops::short_conv({.x = raw, .weight = conv_, .state = state.conv, .out = mixed}, stream));
-
-  VESTIGE_ASSIGN(const TensorView narrow, scratch.take({t, d}));
+  VESTIGE_ASSIGN(const TensorView narrow_decay, scratch.take({t, d}));
+  VESTIGE_ASSIGN(const TensorView narrow_gate, scratch.take({t, d}));
   VESTIGE_ASSIGN(const TensorView decay, scratch.take({t, h, d}));
   VESTIGE_ASSIGN(const TensorView beta, scratch.take({t, h}));
   VESTIGE_ASSIGN(const TensorView gate, scratch.take({t, d_all}));
-  VESTIGE_TRY(linear(x_norm, f_a_, narrow, stream));
-  VESTIGE_TRY(linear(narrow, f_b_, reshaped(decay, {t, d_all}), stream));
-  VESTIGE_TRY(linear(x_norm, b_, beta, stream));
+  VESTIGE_TRY(linear_list(
+      {product(x_norm, qkv_[0], columns(raw, 0, d_all)), product(x_norm, qkv_[1], columns(raw, d_all, d_all)),
+       product(x_norm, qkv_[2], columns(raw, 2 * d_all, d_all)), product(x_norm, f_a_, narrow_decay),
+       product(x_norm, b_, beta), product(x_norm, g_a_, narrow_gate)},
+      stream));
+  VESTIGE_TRY(linear_list({product(narrow_decay, f_b_, reshaped(decay, {t, d_all})), product(narrow_gate, g_b_, gate)},
+                          stream));
+  VESTIGE_TRY(ops::short_conv({.x = raw, .weight = conv_, .state = state.conv, .out = mixed}, stream));
   VESTIGE_TRY(ops::kda_gate({.x = decay, .a_log = a_log_, .dt_bias = dt_bias_, .decay = decay, .beta = beta}, stream));
-  VESTIGE_TRY(linear(x_norm, g_a_, narrow, stream));
-  VESTIGE_TRY(linear(narrow, g_b_, gate, stream));
 
   const TensorView out = reshaped(raw, {t, h, d});  // its first part: the convolution has read all of it
   VESTIGE_TRY(delta_rule({.q = heads_of(mixed, 0),

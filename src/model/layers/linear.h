@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <span>
 
 #include "model/scratch.h"
 #include "model/weights.h"
@@ -39,6 +40,16 @@ View columns(View view, int64_t begin, int64_t count) {
 inline Status linear(const ConstTensorView& x, const Weight& w, const TensorView& out, Stream& stream,
                      bool accumulate = false) {
   return ops::matmul({.x = x, .w = w.data, .scale = w.scale, .out = out, .accumulate = accumulate}, stream);
+}
+
+/// One entry of a matmul_list: out = x w^T.
+inline MatmulParams product(const ConstTensorView& x, const Weight& w, const TensorView& out) {
+  return {.x = x, .w = w.data, .scale = w.scale, .out = out};
+}
+
+/// Products that do not wait for each other.
+inline Status linear_list(std::initializer_list<MatmulParams> products, Stream& stream) {
+  return ops::matmul_list({std::span(products.begin(), products.size())}, stream);
 }
 
 inline Status rms_norm(const ConstTensorView& x, const ConstTensorView& weight, float eps, const TensorView& out,

@@ -30,8 +30,8 @@ float MlaLayer::scale() const { return 1.0f / std::sqrt(static_cast<float>(dims_
 
 Status MlaLayer::project(const ConstTensorView& x_norm, const TensorView& q, const TensorView& rows,
                          Stream& stream) const {
-  VESTIGE_TRY(linear(x_norm, q_, reshaped(q, {q.dim(0), dims_.n_heads * dims_.d_q()}), stream));
-  VESTIGE_TRY(linear(x_norm, kv_a_, rows, stream));
+  const TensorView q_flat = reshaped(q, {q.dim(0), dims_.n_heads * dims_.d_q()});
+  VESTIGE_TRY(linear_list({product(x_norm, q_, q_flat), product(x_norm, kv_a_, rows)}, stream));
   const TensorView content = columns(rows, 0, dims_.d_content);
   return rms_norm(content, kv_a_norm_, kLatentNormEps, content, stream);
 }

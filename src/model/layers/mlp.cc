@@ -15,8 +15,7 @@ Status Mlp::forward(const ConstTensorView& x_norm, const TensorView& x, const La
   const Scratch::Frame frame(run.scratch);
   VESTIGE_ASSIGN(const TensorView gate, run.scratch.take({x.dim(0), d_ff_}));
   VESTIGE_ASSIGN(const TensorView up, run.scratch.take({x.dim(0), d_ff_}));
-  VESTIGE_TRY(linear(x_norm, gate_, gate, run.stream));
-  VESTIGE_TRY(linear(x_norm, up_, up, run.stream));
+  VESTIGE_TRY(linear_list({product(x_norm, gate_, gate), product(x_norm, up_, up)}, run.stream));
   VESTIGE_TRY(ops::silu_mul({.gate = gate, .up = up, .out = gate}, run.stream));
   return linear(gate, down_, x, run.stream, true);
 }

@@ -10,10 +10,15 @@ Result<Moe> Moe::load(const std::string& prefix, const MoeDims& dims, Weights& w
   const int64_t bytes_before = weights.n_bytes();
   for (int32_t e = 0; e < dims.n_experts; ++e) {
     const std::string expert = prefix + "experts." + std::to_string(e) + ".";
-    ExpertWeights& w = out.experts_.emplace_back();
-    VESTIGE_ASSIGN(w.gate, weights.get_wide(expert + "w1.weight", {dims.d_expert, dims.d_model}));
-    VESTIGE_ASSIGN(w.up, weights.get_wide(expert + "w3.weight", {dims.d_expert, dims.d_model}));
-    VESTIGE_ASSIGN(w.down, weights.get_wide(expert + "w2.weight", {dims.d_model, dims.d_expert}));
+    VESTIGE_ASSIGN(const Weight gate, weights.get(expert + "w1.weight", {dims.d_expert, dims.d_model}));
+    VESTIGE_ASSIGN(const Weight up, weights.get(expert + "w3.weight", {dims.d_expert, dims.d_model}));
+    VESTIGE_ASSIGN(const Weight down, weights.get(expert + "w2.weight", {dims.d_model, dims.d_expert}));
+    out.experts_.push_back({.gate = gate.data,
+                            .up = up.data,
+                            .down = down.data,
+                            .gate_scale = gate.scale,
+                            .up_scale = up.scale,
+                            .down_scale = down.scale});
   }
   out.idle_bytes_ = (weights.n_bytes() - bytes_before) / dims.n_experts * (dims.n_experts - dims.top_k);
   if (dims.n_shared > 0) {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "base/half.h"
+#include "base/load_number.h"
 #include "base/thread_pool.h"
 #include "vestige/device.h"
 
@@ -14,44 +14,60 @@ namespace {
 
 constexpr float kNoSample = std::numeric_limits<float>::quiet_NaN();
 
-float load(const void* data, int64_t i, DType dtype) {
-  return dtype == DType::kF32 ? static_cast<const float*>(data)[i] : bf16_to_f32(static_cast<const uint16_t*>(data)[i]);
+// What one thread works in, taken before the loop: nothing in it may throw.
+struct Work {
+  double* sum;       // [r]
+  float* projected;  // [r]
+  float* left;       // [d_content]
+};
+
+/// V q_c as scan_archive has it: summed in float64, then rounded to float32. `turned` is V^T, so that the r sums run
+/// side by side.
+void project(const float* q_c, const std::vector<double>& turned, int64_t rank, int64_t d, const Work& work) {
+  std::fill_n(work.sum, rank, 0.0);
+  for (int64_t k = 0; k < d; ++k) {
+    const double x = q_c[k];
+    const double* v = turned.data() + k * rank;
+    for (int64_t j = 0; j < rank; ++j) work.sum[j] += x * v[j];
+  }
+  for (int64_t j = 0; j < rank; ++j) work.projected[j] = static_cast<float>(work.sum[j]);
 }
 
 /// || q_c - V^T V q_c ||, from the unrounded projection.
-double residual_norm(const float* q_c, const float* projected, const ConstTensorView& basis, std::vector<float>* left) {
+double residual_norm(const float* q_c, const ConstTensorView& basis, const Work& work) {
   const int64_t d = basis.dim(1);
-  left->assign(q_c, q_c + d);
+  std::copy_n(q_c, d, work.left);
   for (int64_t j = 0; j < basis.dim(0); ++j) {
     const float* v = basis.as<float>() + j * d;
-    for (int64_t k = 0; k < d; ++k) (*left)[static_cast<size_t>(k)] -= projected[j] * v[k];
+    for (int64_t k = 0; k < d; ++k) work.left[k] -= work.projected[j] * v[k];
   }
   double sum = 0;
-  for (float x : *left) sum += static_cast<double>(x) * x;
+  for (int64_t k = 0; k < d; ++k) sum += static_cast<double>(work.left[k]) * work.left[k];
   return std::sqrt(sum);
 }
 
-float sample(const NeededZ& p, int64_t i, int64_t row, float true_score, const float* projected) {
+float sample(const NeededZ& p, int64_t i, int64_t row, float true_score, const std::vector<double>& turned,
+             const Work& work) {
   const RowLayout& layout = p.rows.layout;
   const int64_t rank = p.basis.dim(0);
+  if (rank == layout.d_content) return kNoSample;  // cert = 0
   const float* q = p.queries.as<float>() + i * layout.d_row();
   const auto page = static_cast<size_t>(row / p.rows.page_rows);
   const int64_t at = row % p.rows.page_rows;
-  std::vector<float> left;
-  const double q_residual = rank == layout.d_content ? 0.0 : residual_norm(q, projected, p.basis, &left);
+  project(q, turned, rank, layout.d_content, work);
   const double row_residual = static_cast<const float*>(p.residual[page])[at];
   const double cert =
-      rank == layout.d_content ? 0.0 : p.scale * q_residual * row_residual / std::sqrt(double(layout.d_content - rank));
+      p.scale * residual_norm(q, p.basis, work) * row_residual / std::sqrt(double(layout.d_content - rank));
   if (cert == 0) return kNoSample;
   double idx = 0;
   for (int64_t j = 0; j < layout.d_branch; ++j) {
     const float x = q[layout.d_content + j];
     const float stored = layout.dtype == DType::kF32 ? x : bf16_to_f32(f32_to_bf16(x));
-    idx += static_cast<double>(stored) * load(p.rows.branch[page], at * p.rows.branch_stride + j, layout.dtype);
+    idx += static_cast<double>(stored) * load_number(p.rows.branch[page], layout.dtype, at * p.rows.branch_stride + j);
   }
   const auto* sketch = static_cast<const uint16_t*>(p.sketch[page]) + at * rank;
   for (int64_t j = 0; j < rank; ++j) {
-    idx += static_cast<double>(f16_to_f32(f32_to_f16(projected[j]))) * f16_to_f32(sketch[j]);
+    idx += static_cast<double>(f16_to_f32(f32_to_f16(work.projected[j]))) * f16_to_f32(sketch[j]);
   }
   const auto z = static_cast<float>((true_score - p.scale * idx) / cert);
   // A sample that is not a number must not lower z.
@@ -62,7 +78,7 @@ float sample(const NeededZ& p, int64_t i, int64_t row, float true_score, const f
 
 Result<std::vector<float>> needed_z(const NeededZ& p, Stream& stream) {
   const int64_t n = p.queries.dim(0), rank = p.basis.dim(0), d = p.rows.layout.d_content;
-  std::vector<float> best(static_cast<size_t>(n)), projected(static_cast<size_t>(n * rank));
+  std::vector<float> best(static_cast<size_t>(n));
   std::vector<int32_t> limit(static_cast<size_t>(n)), arg(static_cast<size_t>(n));
   for (int64_t i = 0; i < n; ++i) {
     limit[static_cast<size_t>(i)] = static_cast<int32_t>(std::min(p.rows.n_rows, p.first_position + i / p.heads + 1));
@@ -76,18 +92,18 @@ Result<std::vector<float>> needed_z(const NeededZ& p, Stream& stream) {
                               .arg = TensorView(arg.data(), DType::kI32, {n}),
                               .scale = p.scale},
                              stream));
-  ConstTensorView content = p.queries;
-  content.shape[1] = d;
-  MatmulParams project;
-  project.x = content;
-  project.w = p.basis;
-  project.out = TensorView(projected.data(), DType::kF32, {n, rank});
-  VESTIGE_TRY(ops::matmul(project, stream));
   VESTIGE_TRY(stream.synchronize());
+  std::vector<double> turned(static_cast<size_t>(rank * d));
+  for (int64_t i = 0; i < rank * d; ++i) turned[static_cast<size_t>(i % d * rank + i / d)] = p.basis.as<float>()[i];
+  const int64_t n_threads = stream.n_threads();
+  std::vector<double> sums(static_cast<size_t>(n_threads * rank));
+  std::vector<float> floats(static_cast<size_t>(n_threads * (rank + d)));
   std::vector<float> samples(static_cast<size_t>(n), kNoSample);
-  stream.pool()->run(n, [&](int64_t i, int32_t) {
+  stream.pool()->run(n, [&](int64_t i, int32_t thread) {
     const auto k = static_cast<size_t>(i);
-    if (arg[k] >= 0) samples[k] = sample(p, i, arg[k], best[k], projected.data() + i * rank);
+    float* const own = floats.data() + thread * (rank + d);
+    const Work work = {sums.data() + thread * rank, own, own + rank};
+    if (arg[k] >= 0) samples[k] = sample(p, i, arg[k], best[k], turned, work);
   });
   std::erase_if(samples, [](float z) { return std::isnan(z); });
   return samples;

@@ -7,6 +7,7 @@
 
 #include "cache/policies/vestige/calibration.h"
 #include "cache/policies/vestige/needed_z.h"
+#include "cache/row_store.h"
 
 namespace vestige {
 
@@ -32,6 +33,10 @@ Status SketchIndex::add_rows(const RowPages& rows, int64_t n_closed, State* stat
                                   .sketch = TensorView(sketch.data(), DType::kF16, {block_rows_, rank_}),
                                   .residual = TensorView(residual.data(), DType::kF32, {block_rows_})},
                                  stream));
+    // Room first: whatever throws, no table points at memory that nobody owns.
+    make_room(&state->sketch, 1);
+    make_room(&state->residual, 1);
+    make_room(&state->owned, 2);
     state->sketch.push_back(sketch.data());
     state->residual.push_back(residual.data());
     state->owned.push_back(std::move(sketch));

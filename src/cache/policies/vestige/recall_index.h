@@ -34,8 +34,6 @@ class SketchIndex final : public RecallIndex {
   Status save(const std::string& prefix, TensorSink& sink) const override;
   Status load(const std::string& prefix, const TensorSource& source, int64_t n_closed) override;
 
-  float z() const { return z_; }
-
  private:
   /// The parts of a fitted index, built aside and moved in when whole.
   struct State {

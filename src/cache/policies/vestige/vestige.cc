@@ -56,7 +56,7 @@ PolicyInfo vestige_info() {
           {
               {"bandwidth", 16, 1, 4096, "rFFT bins of a block that count as low-pass, at most block_rows / 2"},
               {"sketch_rank", 64, 1, 1024, "width of the archive's sketch; at most d_content is used"},
-              {"n_calibrate", 256, 1, 1 << 20, "last prompt tokens whose queries set the certificate's weight z"},
+              {"n_calibrate", 256, 1, 1024, "last prompt tokens whose queries set the certificate's weight z"},
               {"max_recall", 4096, 0, 1 << 24, "rows recalled in a step; more = the whole archive; 0 = no recall"},
               {"tau", 0.90, 0.5, 0.999, "share of needed rows that calibration wants recalled"},
               {"z_max", 8, 0, 64, "largest z, and z where there are too few calibration queries"},
