@@ -1,6 +1,8 @@
 #include "tools/answer.h"
 
+#include <algorithm>
 #include <chrono>
+#include <span>
 
 #include "tools/interrupt.h"
 
@@ -33,8 +35,12 @@ Result<Answer> answer(Engine& engine, const std::shared_ptr<const ContextFile>& 
   out.load_s = seconds_since(start);
   VESTIGE_ASSIGN(const std::vector<int32_t> tokens, encode_question(engine, *file, question, options.raw));
   out.n_question_tokens = static_cast<int64_t>(tokens.size());
-  VESTIGE_TRY(context->feed(tokens, nullptr));
-  if (interrupted()) return cancelled("interrupted");
+  constexpr size_t kPiece = 64;  // tokens between two looks at Ctrl-C
+  for (size_t at = 0; at < tokens.size(); at += kPiece) {
+    const size_t n = std::min(kPiece, tokens.size() - at);
+    VESTIGE_TRY(context->feed(std::span(tokens).subspan(at, n), nullptr));
+    if (interrupted()) return cancelled("interrupted");
+  }
   VESTIGE_TRY(context->logits().status());
   out.first_token_s = seconds_since(start);
 

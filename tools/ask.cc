@@ -64,7 +64,7 @@ Status run(AskFlags flags) {
       answers.push_back(answer_json(question, a, n_layers));
     } else {
       std::printf("%s\n", a.text.c_str());
-      std::fflush(stdout);
+      if (std::fflush(stdout) != 0) return io_error("cannot write to stdout");
     }
     if (flags.stats) std::fprintf(stderr, "%s\n%s", question.c_str(), stats_text(a.result, n_layers).c_str());
   }

@@ -26,10 +26,22 @@ struct CompressFlags {
 };
 
 /// Fails now rather than after a minute of reading.
-Status probe_output(const std::string& path) {
+bool same_file(const std::string& a, const std::string& b) {
+  struct stat x {}, y {};
+  return stat(a.c_str(), &x) == 0 && stat(b.c_str(), &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+// Before minutes of reading: may the file be written, and is it none that is being read?
+Status probe_output(const CompressFlags& flags) {
+  const std::string& path = flags.output;
   struct stat info {};
   if (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
     return invalid_argument("%s exists and is not a regular file", path.c_str());
+  }
+  const size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  if (same_file(path, flags.input) || (stat(path.c_str(), &info) == 0 && same_file(folder, flags.engine.model_dir))) {
+    return invalid_argument("output %s is the document or a file of the model, name another", path.c_str());
   }
   return AtomicFile::create(path).status();
 }
@@ -74,7 +86,7 @@ Status run(const CompressFlags& flags) {
   const PolicyConfig policy = flags.policy.config();
   VESTIGE_ASSIGN(const std::string bytes, read_input(flags.input));
   if (bytes.empty()) return invalid_argument("%s is empty, want at least one token", flags.input.c_str());
-  if (!flags.dry_run) VESTIGE_TRY(probe_output(flags.output));
+  if (!flags.dry_run) VESTIGE_TRY(probe_output(flags));
   VESTIGE_ASSIGN(const auto engine, Engine::create(flags.engine.options()));
   VESTIGE_ASSIGN(const std::vector<int32_t> tokens, read_tokens(*engine, bytes, flags.input));
   Json out = base_json(flags, policy, bytes.size(), tokens.size());

@@ -1,6 +1,7 @@
 // vestige generate: text from a prompt, without a file.
 
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 
 #include "tools/command.h"
@@ -85,6 +86,10 @@ Command add_generate(CLI::App& root) {
       ->check(CLI::Range(0, 1 << 30))
       ->capture_default_str();
   app->add_option("--temp", flags->options.temperature, "Sampling temperature; 0 = greedy")
+      ->check([](const std::string& text) {
+        const double t = std::strtod(text.c_str(), nullptr);
+        return t >= 0 && t <= 100 ? "" : "want a number in [0, 100]";
+      })
       ->type_name("T")
       ->check(CLI::Range(0.0, 100.0))
       ->capture_default_str();

@@ -27,6 +27,7 @@ void catch_signals() {
   action.sa_handler = on_signal;  // without SA_RESTART, so that a read of stdin ends too
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  sigaction(SIGHUP, &action, nullptr);
   action.sa_handler = SIG_IGN;
   sigaction(SIGXFSZ, &action, nullptr);
 }

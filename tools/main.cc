@@ -28,11 +28,13 @@ bool environment_known() {
   return true;
 }
 
+bool written() { return std::fflush(stdout) == 0 && std::ferror(stdout) == 0; }
+
 int run_parsed(const std::vector<Command>& commands) {
   for (const Command& command : commands) {
     if (!command.app->parsed()) continue;
     const Status status = command.run();
-    if (status.ok() && std::fflush(stdout) == 0) return kExitOk;
+    if (status.ok() && written()) return kExitOk;
     if (status.ok()) {
       print_error("cannot write to stdout");
       return kExitSystem;
@@ -60,7 +62,10 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
-    if (e.get_exit_code() == 0) return app.exit(e);
+    if (e.get_exit_code() == 0) {
+      app.exit(e);
+      return written() ? kExitOk : kExitSystem;
+    }
     print_error(std::string(e.what()) + " (see vestige --help)");
     return kExitUsage;
   }

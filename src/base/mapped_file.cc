@@ -9,7 +9,9 @@
 #include <atomic>
 #include <cerrno>
 #include <climits>
+#include <climits>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -114,11 +116,18 @@ Status MappedFile::read(uint64_t offset, std::span<std::byte> out) const {
 
 Result<std::unique_ptr<AtomicFile>> AtomicFile::create(const std::string& path) {
   auto file = std::unique_ptr<AtomicFile>(new AtomicFile());
+  if (path.empty()) return invalid_argument("output path is empty");
   file->path_ = path;
+  mode_t mode = 0644;
+  char resolved[PATH_MAX];
+  if (struct stat old{}; realpath(path.c_str(), resolved) != nullptr && stat(resolved, &old) == 0) {
+    file->path_ = resolved;  // a link stays a link; the file it names is replaced and keeps its mode
+    mode = old.st_mode & 0777;
+  }
   constexpr int kTries = 100;  // a name left by a killed process is passed over
   for (int i = 0; i < kTries && file->fd_ < 0; ++i) {
-    file->temporary_ = path + ".tmp" + random_suffix();
-    file->fd_ = ::open(file->temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    file->temporary_ = file->path_ + ".tmp" + random_suffix();
+    file->fd_ = ::open(file->temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
     if (file->fd_ < 0 && errno != EEXIST) break;
   }
   if (file->fd_ < 0) return path_error("create", path, errno);

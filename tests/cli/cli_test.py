@@ -240,6 +240,33 @@ class CliTest(unittest.TestCase):
         self.assertNotEqual(output.stat().st_ino, before)
         self.assertEqual(output.read_bytes(), self.context.read_bytes())
 
+    def test_output_keeps_the_mode_and_the_link(self):
+        output, link = self.folder / "a.vctx", self.folder / "b.vctx"
+        output.write_bytes(b"old")
+        output.chmod(0o600)
+        link.symlink_to(output)
+        self.expect(self.compress(link), OK)
+        self.assertTrue(link.is_symlink())
+        self.assertEqual(output.stat().st_mode & 0o777, 0o600)
+        self.assertEqual(output.read_bytes(), self.context.read_bytes())
+
+    def test_output_over_its_own_input(self):
+        document = self.folder / "doc.txt"
+        document.write_text(TEXT)
+        self.expect(self.compress(document, document=document), INPUT, "name another")
+        self.assertEqual(document.read_text(), TEXT)
+        weights = self.model / "model.safetensors"
+        before = weights.read_bytes()
+        self.expect(self.compress(weights), INPUT, "name another")
+        self.assertEqual(weights.read_bytes(), before)
+        self.expect(self.compress(""), INPUT, "empty")
+
+    def test_stdout_that_cannot_be_written(self):
+        for args in (["ask", self.context, "Who?"], ["ask", self.context, "Who?", "--json"], ["--help"]):
+            with open("/dev/full", "wb") as full:
+                done = subprocess.run([VESTIGE, *map(str, args)], stdout=full, stderr=subprocess.PIPE, timeout=300)
+            self.assertEqual(done.returncode, SYSTEM, args)
+
     def test_file_size_limit(self):
         limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
         self.expect(self.compress(self.folder / "a.vctx", preexec_fn=limit), SYSTEM, "a.vctx", "too large")
@@ -272,7 +299,8 @@ class CliTest(unittest.TestCase):
                            (["--set", "speed"], "name=number"), (["--block-rows", "1"], "block"), (["--unknown"], "unknown")):
             self.expect(self.run_vestige("compress", "-m", self.model, "-i", self.document, "-o", self.folder / "a.vctx", *args), USAGE, word)
         self.expect(self.run_vestige("ask", self.context, "Who?", "-n", "-1"), USAGE)
-        self.expect(self.run_vestige("generate", "-m", self.model, "-p", "a", "--temp", "-1"), USAGE)
+        for temperature in ("-1", "nan"):
+            self.expect(self.run_vestige("generate", "-m", self.model, "-p", "a", "--temp", temperature), USAGE)
         for args in ([], ["compress"], ["ask", self.context], ["generate", "-m", self.model], ["fly"]):
             self.expect(self.run_vestige(*args), USAGE)
         self.expect(self.run_vestige("compress", "-m", self.model, "-i", self.document), USAGE, "--output")
