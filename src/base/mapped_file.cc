@@ -9,7 +9,6 @@
 #include <atomic>
 #include <cerrno>
 #include <climits>
-#include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
