@@ -9,6 +9,8 @@ namespace {
 thread_local int64_t g_allocations_left = -1;  // of this thread, until one fails; -1 = none fails
 }  // namespace
 
+// GCC pairs the standard new with these and cannot see that both are malloc's.
+#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
 void* operator new(size_t n) {
   if (g_allocations_left >= 0 && g_allocations_left-- == 0) throw std::bad_alloc();
   if (void* p = std::malloc(n == 0 ? 1 : n)) return p;
