@@ -18,15 +18,24 @@ namespace vestige {
 
 /// What one decode step did in one layer; sums over steps and layers are the numbers every tool prints.
 struct StepRecord {
-  int64_t n_steps = 0;       ///< layer-steps added up in this record
-  int64_t n_kept = 0;        ///< kept rows attended
-  int64_t n_tail = 0;        ///< tail rows attended
-  int64_t n_archived = 0;    ///< rows in the archive
-  int64_t n_recalled = 0;    ///< archived rows attended
-  int64_t n_overflowed = 0;  ///< layer-steps in which the whole archive was attended instead
-  int64_t read_bytes = 0;    ///< rows and index bytes read
-  int64_t full_bytes = 0;    ///< bytes that attention over every row would read
-  double attend_us = 0;      ///< time in attention (wall), scan and merge included
+  int64_t n_steps = 0;            ///< layer-steps added up in this record
+  int64_t n_kept = 0;             ///< kept rows attended
+  int64_t n_tail = 0;             ///< tail rows attended
+  int64_t n_archived = 0;         ///< rows in the archive
+  int64_t n_recalled = 0;         ///< archived rows attended
+  int64_t n_coded = 0;            ///< archived rows attended by their code (mode through)
+  int64_t n_overflowed = 0;       ///< layer-steps in which the whole archive was attended instead
+  int64_t n_scanned[2] = {0, 0};  ///< codes read, by stage of the index
+  int64_t read_bytes = 0;         ///< rows and index bytes read
+  int64_t archive_bytes = 0;      ///< of those: index bytes and exact rows read for the archive
+  int64_t full_bytes = 0;         ///< bytes that attention over every row would read
+  /// Certified upper bound on the share of a head's softmax mass that was left out: the largest over heads and
+  /// steps, and the sum over layer-steps of the mean over heads. 0 where nothing is left out; 1 where no bound is
+  /// known.
+  double omitted_max = 0, omitted_sum = 0;
+  /// Mode through: certified upper bound on || out - exact out ||_2 / max || content ||_2, likewise.
+  double error_max = 0, error_sum = 0;
+  double attend_us = 0;  ///< time in attention (wall), scan and merge included
   void add(const StepRecord& other);
 };
 
@@ -47,6 +56,13 @@ class LayerCache {
 
   /// Appends n f32 rows [n, d_row] (rounded to the layout's dtype), crossing block borders as needed.
   virtual Status append(const ConstTensorView& rows, Stream& stream) = 0;
+
+  /// Hands queries to the policy's scorer (PromptScorer::add); a no-op for policies without one. After the last call,
+  /// rescore() picks the kept rows anew.
+  /// @param queries [n, h_q, d_row] f32 absorbed, of tokens first_position .. first_position + n - 1
+  virtual Status observe(const ConstTensorView& queries, int64_t first_position, Stream& stream) = 0;
+  /// Ends the scorer: its scores replace those of the closed rows. A no-op if nothing was observed.
+  virtual Status rescore(Stream& stream) = 0;
 
   /// Fits the recall index to the prompt's last queries; a no-op for policies without one.
   /// @param queries [n, h_q, d_row] f32 absorbed; the last query is that of the last row.

@@ -71,12 +71,25 @@ struct LoadOptions {
   std::optional<PolicyConfig> policy;
 };
 
+/// What a context keeps beyond what its policy needs.
+struct ContextOptions {
+  /// Tokens, counted from the document's end, whose queries stay in memory after finish_reading() for fork():
+  /// 0 = none, INT64_MAX = all.
+  int64_t n_kept_queries = 0;
+};
+
 /// One sequence: tokens read so far, one LayerCache per attention layer, and the model's fixed state.
 /// A read(), finish_reading() or feed() that fails within a pass (out of memory, Internal) leaves the context
 /// unusable: these, logits() and save() then return InvalidArgument. Refused arguments and Cancelled do not.
 class Context {
  public:
-  static Result<std::unique_ptr<Context>> create(Engine& engine, const PolicyConfig& policy);
+  static Result<std::unique_ptr<Context>> create(Engine& engine, const PolicyConfig& policy,
+                                                 const ContextOptions& options = {});
+  /// Another context that stands where this one does, under `policy`: the same bytes as reading the document anew. Row
+  /// memory is shared: closed blocks are views of this context's, which must outlive the fork; tail and state are
+  /// copies. Needs finish_reading(), and nothing fed since.
+  /// @return InvalidArgument if the policy (its index or scorer) wants more of the prompt's queries than were kept
+  virtual Result<std::unique_ptr<Context>> fork(const PolicyConfig& policy) const = 0;
   /// Many contexts may be loaded from one file. Row and index memory are views of its mapping.
   /// @return Mismatch, naming both identities, if the file was made with another model or tokenizer; Unsupported if
   ///         options.policy has a recall index (it is fitted to the prompt's queries, which the file does not hold).

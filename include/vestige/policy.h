@@ -33,6 +33,8 @@ struct PolicySetting {
   const char* name;
   double default_value, min, max;  ///< range is closed
   const char* sentence;            ///< what it does
+  /// Names of the values 0, 1, ...; empty for a number. The tools read and print the name, files hold the number.
+  std::vector<const char*> choices = {};
 };
 
 struct PolicyInfo {
@@ -104,6 +106,27 @@ class RecallIndex {
   virtual Status load(const std::string& prefix, const TensorSource& source, int64_t n_closed) = 0;
 };
 
+/// Scores the closed rows of one sequence and layer by the attention that queries paid to them: the prompt's own at
+/// the end of a prefill, or others handed to LayerCache::observe. Not thread-safe.
+class PromptScorer {
+ public:
+  virtual ~PromptScorer() = default;
+  /// Absorbed queries of tokens first_position .. first_position + n - 1, in order, each once.
+  /// @param queries [n, h, d_row] f32; query i sees rows <= first_position + i of `rows`
+  virtual Status add(const ConstTensorView& queries, int64_t first_position, const RowPages& rows, float scale,
+                     Stream& stream) = 0;
+  /// @param score [n_closed] f32, out: higher = keep
+  virtual Status finish(const RowPages& closed, const TensorView& score, Stream& stream) = 0;
+};
+
+/// Whose queries a PromptScorer wants.
+enum class ObservedQueries : uint8_t {
+  kNone,    ///< the policy has no scorer
+  kPrompt,  ///< the document's own, the last CachePolicy::n_observed() of them
+  kRepeat,  ///< those of a second pass in which the model repeats the document (KVzip)
+  kGiven,   ///< whoever calls LayerCache::observe hands them over (oracle: evaluation only)
+};
+
 /// Stateless and shared by all sequences and layers; thread-safe.
 class CachePolicy {
  public:
@@ -116,6 +139,11 @@ class CachePolicy {
   /// @param first_position   position of the block's first row
   virtual Status score_block(const ConstTensorView& content, const ConstTensorView& branch, int64_t first_position,
                              const TensorView& score, Stream& stream) const = 0;
+  virtual ObservedQueries observes() const;
+  /// Tokens, counted from the document's end, whose queries the scorer wants; INT64_MAX = all of them.
+  virtual int64_t n_observed() const;
+  /// Null if observes() is kNone. Rows closed after its finish() keep the score of score_block.
+  virtual std::unique_ptr<PromptScorer> create_scorer(const RowLayout& layout, int32_t h_q) const;
   /// Null: rows that are not kept stay out for good.
   virtual std::unique_ptr<RecallIndex> create_index(const RowLayout& layout) const;
 };

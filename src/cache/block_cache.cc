@@ -88,6 +88,31 @@ Status BlockCache::append_rows(const ConstTensorView& rows, Stream& stream) {
   return {};
 }
 
+Status BlockCache::score_queries(const ConstTensorView& queries, int64_t first_position, Stream& stream) {
+  if (scorer_ == nullptr) scorer_ = policy_->create_scorer(layout_, h_q_);
+  if (scorer_ == nullptr) return {};
+  const int64_t n = queries.dim(0);
+  VESTIGE_TRY(check_shape("observe: queries", queries, {n, h_q_, layout_.d_row()}));
+  if (n < 1 || first_position < 0) {
+    return invalid_argument("observe: %lld queries at %lld, want at least 1 at 0 or later", static_cast<long long>(n),
+                            static_cast<long long>(first_position));
+  }
+  return scorer_->add(queries, first_position, pages(), scale_, stream);
+}
+
+Status BlockCache::select_anew(Stream& stream) {
+  if (scorer_ == nullptr || rows_.n_closed() == 0) return {};
+  const int64_t n = rows_.n_closed();
+  VESTIGE_ASSIGN(Buffer scores, Buffer::create(static_cast<size_t>(n) * sizeof(float)));
+  const TensorView all(scores.data(), DType::kF32, {n});
+  VESTIGE_TRY(scorer_->finish(closed_pages(), all, stream));
+  VESTIGE_ASSIGN(KeptRows kept, KeptRows::select(closed_pages(), all, *policy_, stream));
+  scores_ = std::move(scores);
+  kept_ = std::move(kept);
+  scorer_ = nullptr;
+  return {};
+}
+
 Status BlockCache::fit_index(const ConstTensorView& queries, Stream& stream) {
   if (index_ == nullptr) return {};
   const int64_t n = queries.dim(0);

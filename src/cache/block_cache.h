@@ -38,6 +38,12 @@ class BlockCache final : public LayerCache {
   Status append(const ConstTensorView& rows, Stream& stream) override {
     return guarded([&] { return append_rows(rows, stream); });
   }
+  Status observe(const ConstTensorView& queries, int64_t first_position, Stream& stream) override {
+    return guarded([&] { return score_queries(queries, first_position, stream); });
+  }
+  Status rescore(Stream& stream) override {
+    return guarded([&] { return select_anew(stream); });
+  }
   Status fit_recall(const ConstTensorView& queries, Stream& stream) override {
     return guarded([&] { return fit_index(queries, stream); });
   }
@@ -68,6 +74,8 @@ class BlockCache final : public LayerCache {
   // The bodies of the public functions, which may throw what the standard library throws.
   Status commit_rows(int64_t n, Stream& stream);
   Status append_rows(const ConstTensorView& rows, Stream& stream);
+  Status score_queries(const ConstTensorView& queries, int64_t first_position, Stream& stream);
+  Status select_anew(Stream& stream);
   Status fit_index(const ConstTensorView& queries, Stream& stream);
   Status attend_parts(const ConstTensorView& q, const TensorView& out, const TensorView& lse, StepRecord* record,
                       Stream& stream);
@@ -96,6 +104,7 @@ class BlockCache final : public LayerCache {
   KeptRows kept_;
   Buffer scores_;  // [n_closed] f32
   std::unique_ptr<RecallIndex> index_;
+  std::unique_ptr<PromptScorer> scorer_;  // from the first observe() to rescore()
   Scratch scratch_;
 };
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -12,9 +13,16 @@ void StepRecord::add(const StepRecord& other) {
   n_tail += other.n_tail;
   n_archived += other.n_archived;
   n_recalled += other.n_recalled;
+  n_coded += other.n_coded;
   n_overflowed += other.n_overflowed;
+  for (int i = 0; i < 2; ++i) n_scanned[i] += other.n_scanned[i];
   read_bytes += other.read_bytes;
+  archive_bytes += other.archive_bytes;
   full_bytes += other.full_bytes;
+  omitted_max = std::max(omitted_max, other.omitted_max);
+  omitted_sum += other.omitted_sum;
+  error_max = std::max(error_max, other.error_max);
+  error_sum += other.error_sum;
   attend_us += other.attend_us;
 }
 

@@ -12,6 +12,12 @@ int64_t CachePolicy::n_keep(int64_t n_closed) const {
   return std::clamp<int64_t>(n, 1, n_closed);
 }
 
+ObservedQueries CachePolicy::observes() const { return ObservedQueries::kNone; }
+
+int64_t CachePolicy::n_observed() const { return 0; }
+
+std::unique_ptr<PromptScorer> CachePolicy::create_scorer(const RowLayout&, int32_t) const { return nullptr; }
+
 std::unique_ptr<RecallIndex> CachePolicy::create_index(const RowLayout&) const { return nullptr; }
 
 Status TensorSink::put_rows(const std::string& name, std::span<const ConstTensorView> parts) {

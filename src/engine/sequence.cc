@@ -10,13 +10,15 @@ constexpr size_t kFeedTokens = 8;  // of one pass: the model reads its weights o
 
 }  // namespace
 
-Result<std::unique_ptr<Context>> Context::create(Engine& engine, const PolicyConfig& policy) {
+Result<std::unique_ptr<Context>> Context::create(Engine& engine, const PolicyConfig& policy, const ContextOptions&) {
   return guarded([&]() -> Result<std::unique_ptr<Context>> {
     auto sequence = std::make_unique<Sequence>(engine);
     VESTIGE_TRY(sequence->prepare(policy));
     return std::unique_ptr<Context>(std::move(sequence));
   });
 }
+
+Result<std::unique_ptr<Context>> Sequence::fork(const PolicyConfig&) const { return unsupported("fork"); }
 
 Status Sequence::check_whole() const {
   if (!broken_) return {};
