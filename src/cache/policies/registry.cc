@@ -5,6 +5,7 @@
   X(full)                   \
   X(streaming)              \
   X(random)                 \
+  X(narrow_branch)          \
   X(vestige)
 
 namespace vestige {
