@@ -67,7 +67,7 @@ class ContextFile {
 };
 
 struct LoadOptions {
-  /// Another policy over the file's rows, which are all there. Its rows are copied to memory.
+  /// Another policy over the file's rows, which are all there.
   std::optional<PolicyConfig> policy;
 };
 
@@ -92,7 +92,7 @@ class Context {
   virtual Result<std::unique_ptr<Context>> fork(const PolicyConfig& policy) const = 0;
   /// Many contexts may be loaded from one file. Row and index memory are views of its mapping.
   /// @return Mismatch, naming both identities, if the file was made with another model or tokenizer; Unsupported if
-  ///         options.policy has a recall index (it is fitted to the prompt's queries, which the file does not hold).
+  ///         options.policy's index or scorer is fitted to the prompt's queries, which the file does not hold.
   static Result<std::unique_ptr<Context>> load(Engine& engine, std::shared_ptr<const ContextFile> file,
                                                const LoadOptions& options = {});
   virtual ~Context() = default;

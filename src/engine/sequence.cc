@@ -10,15 +10,17 @@ constexpr size_t kFeedTokens = 8;  // of one pass: the model reads its weights o
 
 }  // namespace
 
-Result<std::unique_ptr<Context>> Context::create(Engine& engine, const PolicyConfig& policy, const ContextOptions&) {
+Result<std::unique_ptr<Context>> Context::create(Engine& engine, const PolicyConfig& policy,
+                                                 const ContextOptions& options) {
+  if (options.n_kept_queries < 0) {
+    return invalid_argument("n_kept_queries = %lld, want at least 0", static_cast<long long>(options.n_kept_queries));
+  }
   return guarded([&]() -> Result<std::unique_ptr<Context>> {
-    auto sequence = std::make_unique<Sequence>(engine);
+    auto sequence = std::make_unique<Sequence>(engine, options);
     VESTIGE_TRY(sequence->prepare(policy));
     return std::unique_ptr<Context>(std::move(sequence));
   });
 }
-
-Result<std::unique_ptr<Context>> Sequence::fork(const PolicyConfig&) const { return unsupported("fork"); }
 
 Status Sequence::check_whole() const {
   if (!broken_) return {};
@@ -36,16 +38,18 @@ Status Sequence::forward(const ForwardParams& params) {
 Status Sequence::prepare(const PolicyConfig& policy) {
   const ModelInfo& info = engine_.model().info();
   policy_ = policy;
-  bool wants_queries = false;
   for (const CacheLayer& layer : info.cache_layers) {
     VESTIGE_ASSIGN(std::shared_ptr<const CachePolicy> shared, create_policy(policy, layer.layout));
-    wants_queries = wants_queries || shared->create_index(layer.layout) != nullptr;
+    has_index_ = has_index_ || shared->create_index(layer.layout) != nullptr;
+    observes_ = shared->observes();
+    n_observed_ = observes_ == ObservedQueries::kPrompt ? shared->n_observed() : 0;
     VESTIGE_ASSIGN(std::unique_ptr<LayerCache> cache,
                    LayerCache::create(layer.layout, layer.h_q, layer.scale, std::move(shared)));
     cache_pointers_.push_back(cache.get());
     caches_.push_back(std::move(cache));
   }
-  if (wants_queries) rings_.resize(caches_.size());
+  const int64_t n_held = std::max(n_queries_wanted(), options_.n_kept_queries);
+  if (n_held > 0) queries_ = std::make_shared<std::vector<QueryStore>>(caches_.size(), QueryStore(n_held));
   VESTIGE_ASSIGN(state_, engine_.model().create_state());
   last_hidden_.resize(static_cast<size_t>(info.d_model));
   return {};
@@ -91,7 +95,10 @@ Status Sequence::finish(const ProgressFn& progress) {
   }
   if (n_computed_ < n_tokens()) VESTIGE_TRY(compute_tile(n_tokens() - n_computed_));
   if (progress && !progress(n_computed_, n_tokens())) return cancelled("reading was stopped");
-  VESTIGE_TRY(fit_recall());
+  VESTIGE_TRY(settle(progress));
+  for (size_t i = 0; queries_ != nullptr && i < queries_->size(); ++i) (*queries_)[i].trim(options_.n_kept_queries);
+  if (options_.n_kept_queries == 0) queries_ = nullptr;
+  n_document_ = n_tokens();
   finished_ = true;
   return {};
 }
@@ -105,29 +112,15 @@ Status Sequence::compute_tile(int64_t n_tokens) {
   p.prefill = true;
   p.last_hidden = last_hidden();
   Status tapped;
-  if (!rings_.empty()) {
+  if (queries_ != nullptr) {
     p.query_tap = [&](size_t i, const ConstTensorView& q) {
-      if (tapped.ok()) tapped = rings_[i].add(q, n_computed_);
+      if (tapped.ok()) tapped = (*queries_)[i].add(q, n_computed_);
     };
   }
   VESTIGE_TRY(forward(p));
   broken_ = !tapped.ok();
   n_computed_ += n_tokens;
   return tapped;
-}
-
-Status Sequence::fit_recall() {
-  broken_ = true;
-  for (size_t i = 0; i < rings_.size(); ++i) {
-    const int64_t n = rings_[i].size(), h_q = caches_[i]->h_q(), d_row = caches_[i]->layout().d_row();
-    VESTIGE_ASSIGN(const Buffer memory, Buffer::create(static_cast<size_t>(n * h_q * d_row) * sizeof(float)));
-    const TensorView absorbed(memory.data(), DType::kF32, {n, h_q, d_row});
-    VESTIGE_TRY(rings_[i].absorb(engine_.model(), i, absorbed, engine_.stream()));
-    VESTIGE_TRY(caches_[i]->fit_recall(absorbed, engine_.stream()));
-  }
-  rings_.clear();
-  broken_ = false;
-  return {};
 }
 
 Status Sequence::feed_tokens(std::span<const int32_t> tokens, StepRecord* record) {
