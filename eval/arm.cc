@@ -27,7 +27,7 @@ Result<PolicyInfo> find_policy(const std::string& spec, const std::string& name)
   std::string known;
   for (PolicyInfo& info : policy_infos()) {
     if (name == info.name) return std::move(info);
-    known += (known.empty() ? "" : ", ") + std::string(info.name);
+    known.append(known.empty() ? "" : ", ").append(info.name);
   }
   return invalid_argument("policy \"%s\": no policy \"%s\", want one of: %s", spec.c_str(), name.c_str(),
                           known.c_str());
@@ -38,7 +38,7 @@ Result<double> setting_value(const std::string& spec, const PolicySetting& setti
   std::string names;
   for (size_t i = 0; i < setting.choices.size(); ++i) {
     if (text == setting.choices[i]) return static_cast<double>(i);
-    names += (names.empty() ? "" : ", ") + std::string(setting.choices[i]);
+    names.append(names.empty() ? "" : ", ").append(setting.choices[i]);
   }
   if (!names.empty()) {
     return invalid_argument("policy \"%s\": %s = \"%s\", want one of: %s", spec.c_str(), setting.name, text.c_str(),
@@ -68,7 +68,8 @@ Result<std::string> apply_setting(const std::string& spec, const PolicyInfo& inf
     if (name == "seed") config->seed = static_cast<uint64_t>(*whole);
     return name + "=" + number_text(*whole);
   }
-  if (common) return invalid_argument("policy \"%s\": %s = \"%s\", want 0, 1, ...", spec.c_str(), name.c_str(), text.c_str());
+  if (common)
+    return invalid_argument("policy \"%s\": %s = \"%s\", want 0, 1, ...", spec.c_str(), name.c_str(), text.c_str());
   return invalid_argument("policy \"%s\": %s has no setting \"%s\"", spec.c_str(), info.name, name.c_str());
 }
 
@@ -93,7 +94,7 @@ Result<std::vector<std::string>> split_specs(std::string_view list) {
     const size_t equals = piece.find('='), at = piece.find('@');
     const bool goes_on = equals != std::string::npos && equals < at;
     if (goes_on && !specs.empty() && specs.back().find('@') != std::string::npos) {
-      specs.back() += "," + piece;
+      specs.back().append(",").append(piece);
     } else {
       specs.push_back(piece);
     }
@@ -115,7 +116,7 @@ Result<std::vector<Arm>> parse_spec(const std::string& spec, std::span<const dou
       VESTIGE_ASSIGN(settings.emplace_back(), apply_setting(spec, info, item, &base.policy));
     }
     std::sort(settings.begin(), settings.end());
-    for (const std::string& s : settings) suffix += (suffix.empty() ? "@" : ",") + s;
+    for (const std::string& s : settings) suffix.append(suffix.empty() ? "@" : ",").append(s);
   }
   std::vector<double> wanted(ratios.begin(), ratios.end());
   if (head.size() > name.size()) {
@@ -133,7 +134,9 @@ Result<std::vector<Arm>> parse_spec(const std::string& spec, std::span<const dou
   for (const double ratio : wanted) {
     Arm arm = base;
     arm.policy.ratio = ratio;
-    arm.name = name + (name == "full" ? "" : ":" + number_text(ratio)) + suffix;
+    arm.name = name;
+    if (name != "full") arm.name.append(":").append(number_text(ratio));
+    arm.name += suffix;
     const Status status = create_policy(arm.policy, RowLayout{}).status();
     if (!status.ok()) return status.with_context("policy \"" + spec + "\"");
     arms.push_back(std::move(arm));

@@ -9,35 +9,38 @@ namespace vestige::eval {
 namespace {
 
 constexpr const char* kAdjectives[] = {
-    "amber",  "ancient", "arctic", "bitter", "blue",   "bold",   "brave",  "bright", "broken", "calm",   "careful",
-    "clever", "cold",    "copper", "crimson", "curious", "dark",  "deep",   "distant", "dusty", "early",  "eager",
-    "empty",  "faint",   "famous", "fast",   "flat",   "frozen", "gentle", "giant",  "golden", "grand",  "green",
-    "hidden", "hollow",  "honest", "humble", "iron",   "ivory",  "jolly",  "keen",   "late",   "lonely", "loud",
-    "lucky",  "mellow",  "misty",  "modern", "narrow", "noble",  "odd",    "pale",   "patient", "plain", "polished",
-    "proud",  "quiet",   "rapid",  "rough",  "round",  "silent", "silver", "simple", "slow",   "small",  "smooth",
-    "solid",  "stormy",  "strange", "sunny", "swift",  "tall",   "velvet", "warm",   "wild",   "wooden"};
+    "amber",   "ancient", "arctic",  "bitter", "blue",     "bold",    "brave",  "bright", "broken",  "calm",
+    "careful", "clever",  "cold",    "copper", "crimson",  "curious", "dark",   "deep",   "distant", "dusty",
+    "early",   "eager",   "empty",   "faint",  "famous",   "fast",    "flat",   "frozen", "gentle",  "giant",
+    "golden",  "grand",   "green",   "hidden", "hollow",   "honest",  "humble", "iron",   "ivory",   "jolly",
+    "keen",    "late",    "lonely",  "loud",   "lucky",    "mellow",  "misty",  "modern", "narrow",  "noble",
+    "odd",     "pale",    "patient", "plain",  "polished", "proud",   "quiet",  "rapid",  "rough",   "round",
+    "silent",  "silver",  "simple",  "slow",   "small",    "smooth",  "solid",  "stormy", "strange", "sunny",
+    "swift",   "tall",    "velvet",  "warm",   "wild",     "wooden"};
 constexpr const char* kNouns[] = {
-    "anchor", "arrow",  "basket", "beacon", "bell",   "bottle", "bridge", "button", "cabin",  "candle", "canyon",
-    "castle", "cellar", "chair",  "clock",  "cloud",  "coat",   "corner", "cradle", "desert", "door",   "drum",
-    "engine", "falcon", "feather", "fence", "field",  "forest", "fountain", "garden", "gate", "glacier", "hammer",
-    "harbour", "hill",  "island", "kettle", "ladder", "lake",   "lamp",   "lantern", "letter", "marble", "market",
-    "meadow", "mirror", "mountain", "needle", "orchard", "otter", "palace", "paper", "pebble", "pillow", "planet",
-    "pocket", "ribbon", "river",  "road",   "rope",   "saddle", "sail",   "shadow", "shelf",  "shore",  "station",
-    "stone",  "stream", "table",  "temple", "tower",  "tunnel", "valley", "violin", "wagon",  "window"};
-constexpr const char* kPeople[] = {"teacher", "baker",   "captain", "doctor", "farmer",  "gardener", "judge", "miller",
-                                   "painter", "pilot",   "porter",  "sailor", "smith",   "tailor",   "weaver", "printer",
-                                   "clerk",   "nurse",   "stranger", "neighbour"};
-constexpr const char* kDeeds[] = {"carried", "repaired", "painted", "forgot",   "described", "borrowed",
-                                  "measured", "counted", "cleaned", "noticed",  "lifted",    "bought",
-                                  "sold",    "admired",  "drew",    "found",    "lost",      "moved",
-                                  "opened",  "closed",   "kept",    "returned", "wrapped",   "remembered"};
-constexpr const char* kPlaces[] = {"in the market",     "behind the church", "near the harbour",  "along the road",
-                                   "under the bridge",  "across the valley", "on the upper floor", "outside the station",
-                                   "between the houses", "by the river",     "in the courtyard",  "in the kitchen"};
-constexpr const char* kTimes[] = {"before breakfast",   "after the rain",        "late in the evening",
+    "anchor",  "arrow",   "basket", "beacon",  "bell",    "bottle",  "bridge",   "button", "cabin",    "candle",
+    "canyon",  "castle",  "cellar", "chair",   "clock",   "cloud",   "coat",     "corner", "cradle",   "desert",
+    "door",    "drum",    "engine", "falcon",  "feather", "fence",   "field",    "forest", "fountain", "garden",
+    "gate",    "glacier", "hammer", "harbour", "hill",    "island",  "kettle",   "ladder", "lake",     "lamp",
+    "lantern", "letter",  "marble", "market",  "meadow",  "mirror",  "mountain", "needle", "orchard",  "otter",
+    "palace",  "paper",   "pebble", "pillow",  "planet",  "pocket",  "ribbon",   "river",  "road",     "rope",
+    "saddle",  "sail",    "shadow", "shelf",   "shore",   "station", "stone",    "stream", "table",    "temple",
+    "tower",   "tunnel",  "valley", "violin",  "wagon",   "window"};
+constexpr const char* kPeople[] = {"teacher", "baker",   "captain", "doctor", "farmer",   "gardener", "judge",
+                                   "miller",  "painter", "pilot",   "porter", "sailor",   "smith",    "tailor",
+                                   "weaver",  "printer", "clerk",   "nurse",  "stranger", "neighbour"};
+constexpr const char* kDeeds[] = {"carried",  "repaired", "painted", "forgot",   "described", "borrowed",
+                                  "measured", "counted",  "cleaned", "noticed",  "lifted",    "bought",
+                                  "sold",     "admired",  "drew",    "found",    "lost",      "moved",
+                                  "opened",   "closed",   "kept",    "returned", "wrapped",   "remembered"};
+constexpr const char* kPlaces[] = {"in the market",      "behind the church",   "near the harbour",
+                                   "along the road",     "under the bridge",    "across the valley",
+                                   "on the upper floor", "outside the station", "between the houses",
+                                   "by the river",       "in the courtyard",    "in the kitchen"};
+constexpr const char* kTimes[] = {"before breakfast",     "after the rain",      "late in the evening",
                                   "on the following day", "during the winter",   "at first light",
-                                  "that same week",     "when the bells rang",   "many years later",
-                                  "without any warning", "at the usual hour",    "as the wind rose"};
+                                  "that same week",       "when the bells rang", "many years later",
+                                  "without any warning",  "at the usual hour",   "as the wind rose"};
 
 }  // namespace
 

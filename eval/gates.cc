@@ -54,7 +54,9 @@ Result<StepRecord> attend_once(LayerCache& cache, Stream& stream) {
 Result<GateOutcome> identity_gate(Engine& engine, const Context& base, const Trial& trial, const Arm& arm) {
   GateOutcome gate{.gate = "identity", .subject = arm.name};
   Arm full, whole = arm;
-  full.policy = {.name = "full", .block_rows = arm.policy.block_rows, .ratio = 1};
+  full.policy.name = "full";
+  full.policy.ratio = 1;
+  full.policy.block_rows = arm.policy.block_rows;
   whole.policy.ratio = 1;
   const std::vector<int32_t> tokens = first_fed(trial);
   VESTIGE_ASSIGN(const auto exact, fork_arm(engine, base, trial, full, {}));
@@ -64,9 +66,9 @@ Result<GateOutcome> identity_gate(Engine& engine, const Context& base, const Tri
   size_t n_different = 0;
   for (size_t i = 0; i < want.size(); ++i) n_different += std::memcmp(&want[i], &got[i], sizeof(float)) == 0 ? 0 : 1;
   gate.passed = n_different == 0 && !want.empty();
-  gate.detail = text("%lld of %lld logits after %lld tokens differ from full at ratio 1",
-                     static_cast<long long>(n_different), static_cast<long long>(want.size()),
-                     static_cast<long long>(tokens.size()));
+  gate.detail =
+      text("%lld of %lld logits after %lld tokens differ from full at ratio 1", static_cast<long long>(n_different),
+           static_cast<long long>(want.size()), static_cast<long long>(tokens.size()));
   return gate;
 }
 
@@ -99,9 +101,9 @@ Result<GateOutcome> leakage_gate(Engine& engine, const Context& base, const Tria
   GateOutcome gate{.gate = "leakage"};
   Arm destroyed;
   const int64_t n_closed = base.caches()[0]->n_closed();
-  destroyed.policy = {.name = "streaming",
-                      .block_rows = base.caches()[0]->policy().config().block_rows,
-                      .ratio = static_cast<double>(std::max<int64_t>(n_closed, 1))};
+  destroyed.policy.name = "streaming";
+  destroyed.policy.block_rows = base.caches()[0]->policy().config().block_rows;
+  destroyed.policy.ratio = static_cast<double>(std::max<int64_t>(n_closed, 1));
   VESTIGE_ASSIGN(const auto context, fork_arm(engine, base, trial, destroyed, {}));
   VESTIGE_ASSIGN(const Outcome outcome, score_trial(engine, *context, trial, stop));
   gate.passed = !outcome.exact;

@@ -14,9 +14,9 @@ struct Question {
 };
 
 enum class Filler : uint8_t {
-  kCorpus,          ///< the corpus, which must be there
-  kCorpusOrProse,   ///< the corpus if there is one, else sentences of our own
-  kProse,           ///< sentences of our own
+  kCorpus,         ///< the corpus, which must be there
+  kCorpusOrProse,  ///< the corpus if there is one, else sentences of our own
+  kProse,          ///< sentences of our own
 };
 
 /// Statements at random places in [0.1, 0.8) of a document of filler text.

@@ -18,14 +18,20 @@ struct RealField {
   const char* name;
   double StepRecord::*member;
 };
-constexpr CountField kCounts[] = {{"steps", &StepRecord::n_steps},           {"kept", &StepRecord::n_kept},
-                                  {"tail", &StepRecord::n_tail},             {"archived", &StepRecord::n_archived},
-                                  {"recalled", &StepRecord::n_recalled},     {"coded", &StepRecord::n_coded},
-                                  {"overflowed", &StepRecord::n_overflowed}, {"read_bytes", &StepRecord::read_bytes},
+constexpr CountField kCounts[] = {{"steps", &StepRecord::n_steps},
+                                  {"kept", &StepRecord::n_kept},
+                                  {"tail", &StepRecord::n_tail},
+                                  {"archived", &StepRecord::n_archived},
+                                  {"recalled", &StepRecord::n_recalled},
+                                  {"coded", &StepRecord::n_coded},
+                                  {"overflowed", &StepRecord::n_overflowed},
+                                  {"read_bytes", &StepRecord::read_bytes},
                                   {"archive_bytes", &StepRecord::archive_bytes},
                                   {"full_bytes", &StepRecord::full_bytes}};
-constexpr RealField kReals[] = {{"omitted_max", &StepRecord::omitted_max}, {"omitted_sum", &StepRecord::omitted_sum},
-                                {"error_max", &StepRecord::error_max},     {"error_sum", &StepRecord::error_sum},
+constexpr RealField kReals[] = {{"omitted_max", &StepRecord::omitted_max},
+                                {"omitted_sum", &StepRecord::omitted_sum},
+                                {"error_max", &StepRecord::error_max},
+                                {"error_sum", &StepRecord::error_sum},
                                 {"attend_us", &StepRecord::attend_us}};
 
 Json record_json(const StepRecord& record) {
@@ -66,8 +72,9 @@ Outcome parse_outcome(const nlohmann::json& value) {
 }
 
 GateOutcome parse_gate(const nlohmann::json& value) {
-  return {value.at("gate").get<std::string>(), value.at("length").get<int64_t>(), value.at("subject").get<std::string>(),
-          value.at("passed").get<bool>(), value.at("detail").get<std::string>()};
+  return {value.at("gate").get<std::string>(), value.at("length").get<int64_t>(),
+          value.at("subject").get<std::string>(), value.at("passed").get<bool>(),
+          value.at("detail").get<std::string>()};
 }
 
 }  // namespace
@@ -87,7 +94,8 @@ std::string outcome_line(const Outcome& o) {
 }
 
 std::string gate_line(const GateOutcome& g) {
-  const Json out = {{"gate", g.gate}, {"length", g.length}, {"subject", g.subject}, {"passed", g.passed}, {"detail", g.detail}};
+  const Json out = {
+      {"gate", g.gate}, {"length", g.length}, {"subject", g.subject}, {"passed", g.passed}, {"detail", g.detail}};
   return out.dump();
 }
 

@@ -14,23 +14,23 @@
 namespace vestige::eval {
 
 struct Outcome {
-  std::string task;
+  std::string task = {};
   int64_t length = 0;
   int32_t trial = 0;
-  std::string arm;
+  std::string arm = {};
   double nats = 0;  ///< summed negative log-likelihood of the answer tokens
   int64_t n_answer = 0, n_answer_bytes = 0;
   bool exact = false;  ///< every answer token was the most likely one (ties: the lower id)
-  StepRecord record;   ///< of the steps that predicted answer tokens
-  Numbers numbers;     ///< of tasks that examine the model
+  StepRecord record = {};   ///< of the steps that predicted answer tokens
+  Numbers numbers = {};     ///< of tasks that examine the model
 };
 
 struct GateOutcome {
-  std::string gate;  ///< "identity", "fired", "leakage"
+  std::string gate = {};  ///< "identity", "fired", "leakage"
   int64_t length = 0;
-  std::string subject;  ///< the arm or task it was tried on
+  std::string subject = {};  ///< the arm or task it was tried on
   bool passed = false;
-  std::string detail;  ///< one sentence
+  std::string detail = {};  ///< one sentence
 };
 
 /// One JSON object without a newline.

@@ -30,7 +30,8 @@ Status keep_queries(Engine& engine, size_t i, const ConstTensorView& q, int64_t 
 }
 
 float widened(const void* data, DType dtype, int64_t at) {
-  return dtype == DType::kF32 ? static_cast<const float*>(data)[at] : bf16_to_f32(static_cast<const uint16_t*>(data)[at]);
+  return dtype == DType::kF32 ? static_cast<const float*>(data)[at]
+                              : bf16_to_f32(static_cast<const uint16_t*>(data)[at]);
 }
 
 }  // namespace

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/query_ring.h"
 #include "eval/reading.h"
 
 namespace vestige::eval {
 
 namespace {
+
+/// What fork() hands to a recall index; too few would be an error there, which names the number.
+constexpr int64_t kIndexQueries = 1024;
 
 /// Prompt queries that the arms' indexes and scorers want.
 Result<int64_t> n_wanted_queries(Engine& engine, std::span<const Arm> arms) {
@@ -16,7 +18,7 @@ Result<int64_t> n_wanted_queries(Engine& engine, std::span<const Arm> arms) {
   for (const CacheLayer& layer : engine.model().info().cache_layers) {
     for (const Arm& arm : arms) {
       VESTIGE_ASSIGN(const auto policy, create_policy(arm.policy, layer.layout));
-      if (policy->create_index(layer.layout) != nullptr) n = std::max(n, QueryRing::kTokens);
+      if (policy->create_index(layer.layout) != nullptr) n = std::max(n, kIndexQueries);
       if (policy->observes() == ObservedQueries::kPrompt) n = std::max(n, policy->n_observed());
     }
   }

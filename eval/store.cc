@@ -22,8 +22,9 @@ constexpr char kFormat[] = "vestige.eval";
 constexpr int64_t kVersion = 1;
 
 Json identity_json(const RunIdentity& id) {
-  return {{"format", kFormat}, {"version", kVersion},       {"vestige_version", id.vestige_version}, {"model", id.model},
-          {"tokenizer", id.tokenizer}, {"corpus", id.corpus}, {"seed", id.seed},       {"block_rows", id.block_rows}};
+  return {{"format", kFormat}, {"version", kVersion},        {"vestige_version", id.vestige_version},
+          {"model", id.model}, {"tokenizer", id.tokenizer},  {"corpus", id.corpus},
+          {"seed", id.seed},   {"block_rows", id.block_rows}};
 }
 
 /// Writes the folder's run.json, or compares with what is there.

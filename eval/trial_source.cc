@@ -73,7 +73,8 @@ std::vector<int32_t> scatter(const std::vector<int32_t>& base, const std::vector
                              Draw& draw) {
   const auto n = static_cast<int64_t>(base.size());
   std::vector<int64_t> places;
-  for (size_t i = 0; i < statements.size(); ++i) places.push_back(draw.between(n / 10, std::max(n / 10 + 1, n * 8 / 10)));
+  for (size_t i = 0; i < statements.size(); ++i)
+    places.push_back(draw.between(n / 10, std::max(n / 10 + 1, n * 8 / 10)));
   std::sort(places.begin(), places.end());
   std::vector<int32_t> out;
   int64_t previous = 0;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Fails when a folder includes something that is not to its left.
 
-base <- backend <- cache <- model <- engine <- server <- tools, bindings; include/vestige <- everything.
+base <- backend <- cache <- model <- engine <- server <- eval <- tools, bindings; include/vestige <- everything.
 Also: include/vestige includes only std and itself; CUDA headers only under backend/cuda; nlohmann, fmt and CLI11 never in a header.
 """
 
@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-ORDER = ["base", "backend", "cache", "model", "engine", "server"]
-TOP = {"tools", "bindings", "bench", "tests", "examples", "eval"}
+ORDER = ["base", "backend", "cache", "model", "engine", "server", "eval"]
+TOP = {"tools", "bindings", "bench", "tests", "examples"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]')
 HEAVY = ("nlohmann/", "fmt/", "CLI/", "Eigen/", "cblas", "oneapi/", "openssl/")
 HEADERS = {".h", ".cuh"}
@@ -55,7 +55,7 @@ def problem(path: Path, layer: str, include: str) -> str | None:
 
 def main() -> int:
     wrong = 0
-    for top in ("include", "src", "tools"):
+    for top in ("include", "src", "eval", "tools"):
         for path in sorted((ROOT / top).rglob("*")):
             if path.suffix not in {".h", ".cc", ".cu", ".cuh"}:
                 continue

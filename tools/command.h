@@ -18,6 +18,7 @@ Command add_compress(CLI::App& root);
 Command add_ask(CLI::App& root);
 Command add_generate(CLI::App& root);
 Command add_inspect(CLI::App& root);
+Command add_eval(CLI::App& root);
 Command add_completion(CLI::App& root);
 
 }  // namespace vestige::tools

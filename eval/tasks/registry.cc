@@ -36,7 +36,7 @@ Result<TaskInfo> find_task(const std::string& name) {
   std::string known;
   for (TaskInfo& task : task_infos()) {
     if (name == task.name) return std::move(task);
-    known += (known.empty() ? "" : ", ") + std::string(task.name);
+    known.append(known.empty() ? "" : ", ").append(task.name);
   }
   return invalid_argument("task \"%s\", want one of: %s", name.c_str(), known.c_str());
 }

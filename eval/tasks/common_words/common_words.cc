@@ -8,8 +8,8 @@ namespace {
 
 constexpr int64_t kCommon = 10, kCommonTimes = 30, kOtherTimes = 3;
 
-/// A shuffled, numbered list: ten words 30 times each, all others 3 times. Where the estimate of its length falls short,
-/// the list starts again, which leaves the proportions as they are.
+/// A shuffled, numbered list: ten words 30 times each, all others 3 times. Where the estimate of its length falls
+/// short, the list starts again, which leaves the proportions as they are.
 Result<std::vector<int32_t>> word_list(TrialSource& source, int64_t n_tokens, std::vector<std::string>* common) {
   constexpr int64_t kEntryTokens = 8;
   const int64_t n_others = std::max(2 * kCommon, (n_tokens / kEntryTokens - kCommon * kCommonTimes) / kOtherTimes);
@@ -35,8 +35,9 @@ Result<Trial> make_common_words(TrialSource& source) {
   std::sort(common.begin(), common.end());
   std::string answer;
   for (const std::string& word : common) answer += (answer.empty() ? " " : ", ") + word;
-  VESTIGE_ASSIGN(trial.segments.emplace_back().prompt,
-                 source.encode(wrap_question("What are the ten most common words of the list, in alphabetical order?")));
+  VESTIGE_ASSIGN(
+      trial.segments.emplace_back().prompt,
+      source.encode(wrap_question("What are the ten most common words of the list, in alphabetical order?")));
   VESTIGE_ASSIGN(trial.segments.back().answer, source.encode(answer + "\n"));
   return trial;
 }

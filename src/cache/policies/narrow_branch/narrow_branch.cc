@@ -27,7 +27,8 @@ class NarrowBranchPolicy final : public ConfiguredPolicy {
     for (int64_t i = 0; i < n; ++i) {
       for (int64_t j = 0; j < d; ++j) {
         const int64_t at = i * branch.stride[0] + j;
-        values[i * d + j] = branch.dtype == DType::kF32 ? branch.as<float>()[at] : bf16_to_f32(branch.as<uint16_t>()[at]);
+        values[i * d + j] =
+            branch.dtype == DType::kF32 ? branch.as<float>()[at] : bf16_to_f32(branch.as<uint16_t>()[at]);
       }
     }
     VESTIGE_TRY(ops::fit_basis({.x = rows, .basis = basis}, stream));
