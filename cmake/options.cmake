@@ -10,6 +10,7 @@ endif()
 option(VESTIGE_BUILD_TOOLS "Build the vestige binary" ON)
 option(VESTIGE_BUILD_TESTS "Build the tests" ON)
 option(VESTIGE_BUILD_BENCH "Build the benches" ON)
+option(VESTIGE_STATIC "Link the vestige binary without shared libraries (scripts/build_static.sh)" OFF)
 set(VESTIGE_SANITIZE "" CACHE STRING "Value for -fsanitize=, e.g. address,undefined or thread")
 
 # No -march: the CPU backend picks its instruction set at run time (Highway), so one build runs anywhere.

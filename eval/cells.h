@@ -18,14 +18,14 @@ struct Cell {
   int64_t n_trials = 0;   ///< scored under this arm and under full
   int64_t n_counted = 0;  ///< of those, trials that full attention solves; every trial where nothing is to be solved
   int64_t n_right = 0;    ///< of the counted ones, by the task's measure
-  Interval rate = {};          ///< Wilson 95%
+  Interval rate = {};     ///< Wilson 95%
   double sign_p = 1;      ///< sign test of the trials in which this arm and full differ
-  Mean delta_nats = {};        ///< more than full: of an answer, or of a token (kText)
+  Mean delta_nats = {};   ///< more than full: of an answer, or of a token (kText)
   double nats = 0;        ///< kText: mean a token
   double bits_per_byte = 0;
-  StepRecord record = {};          ///< of the counted trials' answer steps
+  StepRecord record = {};     ///< of the counted trials' answer steps
   double full_attend_us = 0;  ///< of `full` in the same trials
-  Numbers numbers = {};            ///< kNumbers: means over trials
+  Numbers numbers = {};       ///< kNumbers: means over trials
 
   double rate_value() const {
     return n_counted > 0 ? static_cast<double>(n_right) / static_cast<double>(n_counted) : 0;

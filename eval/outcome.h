@@ -20,9 +20,9 @@ struct Outcome {
   std::string arm = {};
   double nats = 0;  ///< summed negative log-likelihood of the answer tokens
   int64_t n_answer = 0, n_answer_bytes = 0;
-  bool exact = false;  ///< every answer token was the most likely one (ties: the lower id)
-  StepRecord record = {};   ///< of the steps that predicted answer tokens
-  Numbers numbers = {};     ///< of tasks that examine the model
+  bool exact = false;      ///< every answer token was the most likely one (ties: the lower id)
+  StepRecord record = {};  ///< of the steps that predicted answer tokens
+  Numbers numbers = {};    ///< of tasks that examine the model
 };
 
 struct GateOutcome {

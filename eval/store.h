@@ -16,7 +16,8 @@ namespace vestige::eval {
 
 /// What all outcomes of a folder have in common.
 struct RunIdentity {
-  std::string vestige_version = {}, model = {}, tokenizer = {}, corpus = {};  ///< corpus: SHA-256 of its bytes, "" = none
+  std::string vestige_version = {}, model = {}, tokenizer = {},
+              corpus = {};  ///< corpus: SHA-256 of its bytes, "" = none
   uint64_t seed = 0;
   int32_t block_rows = 0;
   bool operator==(const RunIdentity&) const = default;

@@ -6,7 +6,7 @@ namespace vestige::eval {
 
 namespace {
 
-constexpr int64_t kCue = 8, kCopied = 56;  // tokens that say which passage, and tokens that are scored
+constexpr int64_t kCue = 16, kCopied = 32;  // tokens that say which passage, and tokens that are scored
 
 Result<Trial> make_passage(TrialSource& source) {
   Trial trial;
@@ -26,7 +26,7 @@ Result<Trial> make_passage(TrialSource& source) {
 
 TaskInfo passage_task() {
   return {.name = "passage",
-          .sentence = "56 tokens of an earlier passage, copied after its first 8",
+          .sentence = "32 tokens of an earlier passage, copied after its first 16",
           .source = "train/tasks.py, repeat",
           .measure = Measure::kExact,
           .needs_corpus = true,
