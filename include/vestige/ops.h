@@ -4,6 +4,7 @@
 // vestige::ops, a row of backend_test and a row of the bench.
 
 #include "vestige/ops/attend.h"
+#include "vestige/ops/codes.h"
 #include "vestige/ops/experts.h"
 #include "vestige/ops/kda.h"
 #include "vestige/ops/matmul.h"
@@ -30,7 +31,11 @@
   X(sketch_rows, SketchRowsParams)       \
   X(fit_basis, FitBasisParams)           \
   X(scan_archive, ScanArchiveParams)     \
-  X(best_rows, BestRowsParams)
+  X(best_rows, BestRowsParams)           \
+  X(fit_transform, FitTransformParams)   \
+  X(encode_rows, EncodeRowsParams)       \
+  X(scan_codes, ScanCodesParams)         \
+  X(attend_codes, AttendCodesParams)
 
 namespace vestige::ops {
 
