@@ -90,6 +90,10 @@ class Model {
   /// Absorbs prefill queries of one cache layer: [n, h_q, d_nope + d_branch] -> [n, h_q, d_row].
   virtual Status absorb(size_t cache_index, const ConstTensorView& q, const TensorView& absorbed,
                         Stream& stream) const = 0;
+  /// How much a change of content moves the values of one cache layer's heads: gram = sum over heads of W_UV^T W_UV,
+  /// so that |values(c + e) - values(c)|^2 summed over the heads is e^T gram e.
+  /// @param gram [d_content, d_content] f32, contiguous, out; symmetric to the bit
+  virtual Status value_gram(size_t cache_index, const TensorView& gram, Stream& stream) const = 0;
 };
 
 }  // namespace vestige

@@ -183,6 +183,34 @@ TEST_F(ModelTest, AbsorbedQueriesScoreRowsAsKeysDo) {
   EXPECT_FALSE(model->absorb(1, {}, {}, *stream_).ok());
 }
 
+TEST_F(ModelTest, ValueGramIsTheSumOverHeads) {
+  const std::vector<float> kv_b = checkpoint_.tensors["model.layers.2.self_attn.kv_b_proj.weight"].floats();
+  const auto model = must_load();
+  std::vector<float> gram(40 * 40);
+  for (const char* backend : {"ref", "cpu"}) {
+    auto stream = Stream::create({.backend = backend, .n_threads = 2});
+    ASSERT_TRUE(stream.ok());
+    std::fill(gram.begin(), gram.end(), NAN);
+    const Status status = model->value_gram(0, TensorView(gram.data(), DType::kF32, {40, 40}), **stream);
+    ASSERT_TRUE(status.ok()) << status.message();
+    for (size_t i = 0; i < 40; ++i) {
+      for (size_t j = 0; j < 40; ++j) {
+        double want = 0;
+        for (size_t h = 0; h < 3; ++h) {
+          for (size_t v = 16; v < 40; ++v) {  // 16 key rows, then 24 value rows, of 40
+            const float* row = kv_b.data() + (h * 40 + v) * 40;
+            want += static_cast<double>(row[i]) * static_cast<double>(row[j]);
+          }
+        }
+        EXPECT_NEAR(gram[i * 40 + j], want, 1e-4) << backend;
+        EXPECT_EQ(gram[i * 40 + j], gram[j * 40 + i]);
+      }
+    }
+  }
+  EXPECT_FALSE(model->value_gram(1, TensorView(gram.data(), DType::kF32, {40, 40}), *stream_).ok());
+  EXPECT_FALSE(model->value_gram(0, TensorView(gram.data(), DType::kF32, {40, 8}), *stream_).ok());
+}
+
 /// Nearest e4m3 code of x.
 uint8_t to_f8(float x) {
   uint8_t best = 0;

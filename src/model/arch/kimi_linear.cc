@@ -29,12 +29,14 @@ class KimiLinear final : public Model {
   Status logits(const ConstTensorView& hidden, const TensorView& logits, Stream& stream) const override;
   Status absorb(size_t cache_index, const ConstTensorView& q, const TensorView& absorbed,
                 Stream& stream) const override;
+  Status value_gram(size_t cache_index, const TensorView& gram, Stream& stream) const override;
 
  private:
   Status load_layer(int32_t number);
   Status load_weights();
   Status fill_info(const ModelOptions& options);
   Status check(const ForwardParams& p) const;
+  Result<const MlaLayer*> mla_of(const char* call, size_t cache_index) const;
   Status attend(const Layer& layer, const ForwardParams& p, const ConstTensorView& x_norm, const TensorView& x,
                 const LayerRun& run) const;
   Status forward_group(const ForwardParams& p, std::span<const int32_t> tokens, bool last, const LayerRun& run) const;
@@ -243,13 +245,22 @@ Status KimiLinear::logits(const ConstTensorView& hidden, const TensorView& logit
   return linear(reshaped(hidden, {1, config_.d_model}), head_, reshaped(logits, {1, config_.n_vocab}), stream);
 }
 
+Result<const MlaLayer*> KimiLinear::mla_of(const char* call, size_t cache_index) const {
+  if (cache_index >= mla_layers_.size()) {
+    return invalid_argument("%s: cache_index = %zu, want [0, %zu)", call, cache_index, mla_layers_.size());
+  }
+  return &std::get<MlaLayer>(layers_[static_cast<size_t>(mla_layers_[cache_index])].attention);
+}
+
 Status KimiLinear::absorb(size_t cache_index, const ConstTensorView& q, const TensorView& absorbed,
                           Stream& stream) const {
-  if (cache_index >= mla_layers_.size()) {
-    return invalid_argument("absorb: cache_index = %zu, want [0, %zu)", cache_index, mla_layers_.size());
-  }
-  const Layer& layer = layers_[static_cast<size_t>(mla_layers_[cache_index])];
-  return std::get<MlaLayer>(layer.attention).absorb(q, absorbed, stream);
+  VESTIGE_ASSIGN(const MlaLayer* const mla, mla_of("absorb", cache_index));
+  return mla->absorb(q, absorbed, stream);
+}
+
+Status KimiLinear::value_gram(size_t cache_index, const TensorView& gram, Stream& stream) const {
+  VESTIGE_ASSIGN(const MlaLayer* const mla, mla_of("value_gram", cache_index));
+  return mla->value_gram(gram, stream);
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/load_number.h"
+
 namespace vestige {
 
 // Fixed in the published model code; rms_norm_eps of the config does not reach this norm.
@@ -65,6 +67,28 @@ Status MlaLayer::absorb(const ConstTensorView& q, const TensorView& absorbed, St
   float* to = absorbed.as<float>() + dims_.d_content;
   for (int64_t i = 0; i < q.dim(0) * q.dim(1); ++i, from += dims_.d_q(), to += dims_.d_row()) {
     std::memcpy(to, from, static_cast<size_t>(dims_.d_branch) * sizeof(float));
+  }
+  return {};
+}
+
+Status MlaLayer::value_gram(const TensorView& gram, Stream& stream) const {
+  const int64_t d = dims_.d_content, n = dims_.n_heads * dims_.d_v;
+  if (gram.dtype != DType::kF32 || gram.rank != 2 || gram.dim(0) != d || gram.dim(1) != d || !gram.contiguous()) {
+    return invalid_argument("value_gram: gram is %s, want [%lld, %lld] F32", describe(gram).c_str(),
+                            static_cast<long long>(d), static_cast<long long>(d));
+  }
+  VESTIGE_ASSIGN(Buffer buffer, Buffer::create(static_cast<size_t>(n * d) * sizeof(float)));
+  const TensorView columns_of_v(buffer.data(), DType::kF32, {d, n});  // all heads' W_UV, one above the other, turned
+  float* to = columns_of_v.as<float>();
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t row = i / dims_.d_v * w_uv_.stride[0] + i % dims_.d_v * w_uv_.stride[1];
+    for (int64_t j = 0; j < d; ++j) to[j * n + i] = load_number(w_uv_.data, w_uv_.dtype, row + j);
+  }
+  VESTIGE_TRY(ops::matmul({.x = columns_of_v, .w = columns_of_v, .out = gram}, stream));
+  VESTIGE_TRY(stream.synchronize());
+  float* g = gram.as<float>();
+  for (int64_t i = 0; i < d; ++i) {
+    for (int64_t j = 0; j < i; ++j) g[j * d + i] = g[i * d + j];
   }
   return {};
 }

@@ -33,6 +33,8 @@ class MlaLayer {
                 const LayerRun& run) const;
   /// [n, h, d_nope + d_branch] -> [n, h, d_content + d_branch]: W_UK^T on the first part, the branch as it is.
   Status absorb(const ConstTensorView& q, const TensorView& absorbed, Stream& stream) const;
+  /// Model::value_gram of this layer.
+  Status value_gram(const TensorView& gram, Stream& stream) const;
 
  private:
   Status project(const ConstTensorView& x_norm, const TensorView& q, const TensorView& rows, Stream& stream) const;
