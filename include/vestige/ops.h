@@ -18,6 +18,7 @@
   X(gather_rows, GatherRowsParams)       \
   X(rms_norm, RmsNormParams)             \
   X(silu_mul, SiluMulParams)             \
+  X(rotate, RotateParams)                \
   X(short_conv, ShortConvParams)         \
   X(kda_gate, KdaGateParams)             \
   X(kda, KdaParams)                      \
