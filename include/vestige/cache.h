@@ -57,6 +57,12 @@ class LayerCache {
   /// Appends n f32 rows [n, d_row] (rounded to the layout's dtype), crossing block borders as needed.
   virtual Status append(const ConstTensorView& rows, Stream& stream) = 0;
 
+  /// Takes all rows of `from`, of the same layout, into this empty cache: bits, scores and kept rows are those of
+  /// appending them. Closed blocks stay where they are, as views of the closed rows of `from`, whose memory must
+  /// outlive this cache (for a loaded `from`: the memory of its source); where blocks of another size do not fit, and
+  /// in the tail, rows are copied.
+  virtual Status share_rows(const LayerCache& from, Stream& stream) = 0;
+
   /// Hands queries to the policy's scorer (PromptScorer::add); a no-op for policies without one. After the last call,
   /// rescore() picks the kept rows anew.
   /// @param queries [n, h_q, d_row] f32 absorbed, of tokens first_position .. first_position + n - 1

@@ -58,8 +58,8 @@ struct ForwardParams {
   int64_t position = 0;             ///< tokens before these
   ModelState* state = nullptr;
   std::span<LayerCache* const> caches;  ///< one per ModelInfo::cache_layers
-  /// true: dense causal attention over every row (reading a document); position must be a multiple of
-  /// Model::kTileTokens and t at most that, for bytes that do not depend on how the text was cut.
+  /// true: dense causal attention over every row (reading a document); t is at most Model::kTileTokens. Passes that
+  /// begin at multiples of it give bytes that do not depend on how the text was cut.
   /// false: decode; each token attends through LayerCache::attend.
   bool prefill = false;
   StepRecord* record = nullptr;  ///< decode only; may be null

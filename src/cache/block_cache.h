@@ -31,6 +31,7 @@ class BlockCache final : public LayerCache {
       : layout_(layout), h_q_(h_q), scale_(scale), policy_(std::move(policy)), rows_(layout, block_rows()) {}
 
   Status init();
+  Status share_rows(const LayerCache& from, Stream& stream) override;
   Status reserve(int64_t n, TensorView* content, TensorView* branch) override {
     return guarded([&] { return rows_.reserve(n, content, branch); });
   }

@@ -107,6 +107,47 @@ Status RowStore::save(const std::string& prefix, TensorSink& sink) const {
   return sink.put(prefix + "tail_branch", tail_branch());
 }
 
+void RowStore::copy_to_tail(const RowPages& from, int64_t first, int64_t n) {
+  const size_t element = dtype_bytes(layout_.dtype);
+  const auto copy = [&](const void* const* pages, int64_t row, int64_t count, int32_t width, std::byte* to) {
+    if (width == 0) return;
+    const size_t row_bytes = element * static_cast<size_t>(width);
+    const auto* page = static_cast<const std::byte*>(pages[row / from.page_rows]);
+    std::memcpy(to + static_cast<size_t>(row - first) * row_bytes,
+                page + static_cast<size_t>(row % from.page_rows) * row_bytes, static_cast<size_t>(count) * row_bytes);
+  };
+  for (int64_t row = first; row < first + n;) {
+    const int64_t count = std::min(first + n - row, from.page_rows - row % from.page_rows);
+    copy(from.content, row, count, layout_.d_content, open_content_);
+    copy(from.branch, row, count, layout_.d_branch, open_branch_);
+    row += count;
+  }
+  n_tail_ = n;
+}
+
+Status RowStore::share(const RowPages& from, int64_t n_closed) {
+  const auto place = [&](const void* const* pages, int64_t row, int32_t width) -> const void* {
+    if (width == 0) return nullptr;
+    const auto at = static_cast<size_t>(row % from.page_rows * width) * dtype_bytes(layout_.dtype);
+    return static_cast<const std::byte*>(pages[row / from.page_rows]) + at;
+  };
+  for (int64_t row = 0; row < from.n_rows; row += block_rows_) {
+    const int64_t n = std::min(block_rows_, from.n_rows - row), last = row + n - 1;
+    if (n == block_rows_ && last < n_closed && row / from.page_rows == last / from.page_rows) {
+      make_room(&content_, 1);
+      make_room(&branch_, 1);
+      content_.push_back(place(from.content, row, layout_.d_content));
+      branch_.push_back(place(from.branch, row, layout_.d_branch));
+      n_closed_ += n;
+      continue;
+    }
+    VESTIGE_TRY(add_block());
+    copy_to_tail(from, row, n);
+    if (tail_full()) close_tail();
+  }
+  return {};
+}
+
 Status RowStore::load_tail(const std::string& name, const TensorSource& source, int32_t width, std::byte* to) const {
   if (width == 0) return {};
   VESTIGE_ASSIGN(const ConstTensorView view, source.get(name, layout_.dtype, {n_tail_, width}));

@@ -50,9 +50,13 @@ class RowStore {
   Status save(const std::string& prefix, TensorSink& sink) const;
   /// Into an empty store. Closed rows become views of the source, the tail is copied.
   Status load(const std::string& prefix, const TensorSource& source, int64_t n_closed, int64_t n_tail);
+  /// Into an empty store: all rows of `from`. A block whose rows lie side by side among the first n_closed of them
+  /// becomes a view, other blocks and the tail are copied.
+  Status share(const RowPages& from, int64_t n_closed);
 
  private:
   Status add_block();
+  void copy_to_tail(const RowPages& from, int64_t first, int64_t n);
   TensorView tail_view(std::byte* data, int64_t begin, int64_t n, int32_t width) const;
   Status load_tail(const std::string& name, const TensorSource& source, int32_t width, std::byte* to) const;
 

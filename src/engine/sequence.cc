@@ -6,23 +6,34 @@ namespace vestige {
 
 namespace {
 
+/// Passes of up to kGemvRows tokens have other bits than longer ones, so no document may end in one: reading holds back
+/// so much that the rest can be cut in two.
+constexpr int64_t kLongestRest = Model::kTileTokens + MatmulParams::kGemvRows;
 constexpr size_t kFeedTokens = 8;  // of one pass: the model reads its weights once for these, with the same bits
 
 }  // namespace
 
-Result<std::unique_ptr<Context>> Context::create(Engine& engine, const PolicyConfig& policy, const ContextOptions&) {
+Result<std::unique_ptr<Context>> Context::create(Engine& engine, const PolicyConfig& policy,
+                                                 const ContextOptions& options) {
+  if (options.n_kept_queries < 0) {
+    return invalid_argument("n_kept_queries = %lld, want at least 0", static_cast<long long>(options.n_kept_queries));
+  }
   return guarded([&]() -> Result<std::unique_ptr<Context>> {
-    auto sequence = std::make_unique<Sequence>(engine);
+    auto sequence = std::make_unique<Sequence>(engine, options);
     VESTIGE_TRY(sequence->prepare(policy));
     return std::unique_ptr<Context>(std::move(sequence));
   });
 }
 
-Result<std::unique_ptr<Context>> Sequence::fork(const PolicyConfig&) const { return unsupported("fork"); }
-
 Status Sequence::check_whole() const {
   if (!broken_) return {};
   return invalid_argument("the context is unusable since an earlier call failed midway, create or load another");
+}
+
+Status Sequence::check_finished(const char* call) const {
+  if (!finished_) return invalid_argument("%s before finish_reading()", call);
+  if (n_computed_ == n_tokens()) return {};
+  return invalid_argument("%s before extend() is through: it was stopped, call it again", call);
 }
 
 /// A pass that fails, or throws, leaves the context broken.
@@ -36,16 +47,18 @@ Status Sequence::forward(const ForwardParams& params) {
 Status Sequence::prepare(const PolicyConfig& policy) {
   const ModelInfo& info = engine_.model().info();
   policy_ = policy;
-  bool wants_queries = false;
   for (const CacheLayer& layer : info.cache_layers) {
     VESTIGE_ASSIGN(std::shared_ptr<const CachePolicy> shared, create_policy(policy, layer.layout));
-    wants_queries = wants_queries || shared->create_index(layer.layout) != nullptr;
+    has_index_ = has_index_ || shared->create_index(layer.layout) != nullptr;
+    observes_ = shared->observes();
+    n_observed_ = observes_ == ObservedQueries::kPrompt ? shared->n_observed() : 0;
     VESTIGE_ASSIGN(std::unique_ptr<LayerCache> cache,
                    LayerCache::create(layer.layout, layer.h_q, layer.scale, std::move(shared)));
     cache_pointers_.push_back(cache.get());
     caches_.push_back(std::move(cache));
   }
-  if (wants_queries) rings_.resize(caches_.size());
+  const int64_t n_held = std::max(n_queries_wanted(), options_.n_kept_queries);
+  if (n_held > 0) queries_ = std::make_shared<std::vector<QueryStore>>(caches_.size(), QueryStore(n_held));
   VESTIGE_ASSIGN(state_, engine_.model().create_state());
   last_hidden_.resize(static_cast<size_t>(info.d_model));
   return {};
@@ -72,8 +85,18 @@ Status Sequence::read_tokens(std::span<const int32_t> tokens, const ProgressFn& 
   VESTIGE_TRY(check_tokens(tokens));
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
   logits_.clear();
-  while (n_tokens() - n_computed_ >= Model::kTileTokens) {
+  while (n_tokens() - n_computed_ > kLongestRest) {
     VESTIGE_TRY(compute_tile(Model::kTileTokens));
+    if (progress && !progress(n_computed_, n_tokens())) return cancelled("reading was stopped");
+  }
+  return {};
+}
+
+Status Sequence::compute_rest(const ProgressFn& progress) {
+  while (n_computed_ < n_tokens()) {
+    const int64_t left = n_tokens() - n_computed_;
+    const bool whole = left <= Model::kTileTokens || left > kLongestRest;
+    VESTIGE_TRY(compute_tile(whole ? std::min(left, Model::kTileTokens) : Model::kTileTokens / 2));
     if (progress && !progress(n_computed_, n_tokens())) return cancelled("reading was stopped");
   }
   return {};
@@ -84,14 +107,10 @@ Status Sequence::finish(const ProgressFn& progress) {
   if (finished_) return {};
   if (tokens_.empty()) return invalid_argument("the document is empty, want at least one token");
   ended_ = true;
-  // After a stopped read() more than one tile may be left.
-  while (n_tokens() - n_computed_ > Model::kTileTokens) {
-    VESTIGE_TRY(compute_tile(Model::kTileTokens));
-    if (progress && !progress(n_computed_, n_tokens())) return cancelled("reading was stopped");
-  }
-  if (n_computed_ < n_tokens()) VESTIGE_TRY(compute_tile(n_tokens() - n_computed_));
-  if (progress && !progress(n_computed_, n_tokens())) return cancelled("reading was stopped");
-  VESTIGE_TRY(fit_recall());
+  VESTIGE_TRY(compute_rest(progress));
+  VESTIGE_TRY(settle(progress));
+  hold_queries(options_.n_kept_queries);
+  n_document_ = n_tokens();
   finished_ = true;
   return {};
 }
@@ -105,9 +124,9 @@ Status Sequence::compute_tile(int64_t n_tokens) {
   p.prefill = true;
   p.last_hidden = last_hidden();
   Status tapped;
-  if (!rings_.empty()) {
+  if (queries_ != nullptr) {
     p.query_tap = [&](size_t i, const ConstTensorView& q) {
-      if (tapped.ok()) tapped = rings_[i].add(q, n_computed_);
+      if (tapped.ok()) tapped = (*queries_)[i].add(q, n_computed_);
     };
   }
   VESTIGE_TRY(forward(p));
@@ -116,23 +135,9 @@ Status Sequence::compute_tile(int64_t n_tokens) {
   return tapped;
 }
 
-Status Sequence::fit_recall() {
-  broken_ = true;
-  for (size_t i = 0; i < rings_.size(); ++i) {
-    const int64_t n = rings_[i].size(), h_q = caches_[i]->h_q(), d_row = caches_[i]->layout().d_row();
-    VESTIGE_ASSIGN(const Buffer memory, Buffer::create(static_cast<size_t>(n * h_q * d_row) * sizeof(float)));
-    const TensorView absorbed(memory.data(), DType::kF32, {n, h_q, d_row});
-    VESTIGE_TRY(rings_[i].absorb(engine_.model(), i, absorbed, engine_.stream()));
-    VESTIGE_TRY(caches_[i]->fit_recall(absorbed, engine_.stream()));
-  }
-  rings_.clear();
-  broken_ = false;
-  return {};
-}
-
 Status Sequence::feed_tokens(std::span<const int32_t> tokens, StepRecord* record) {
   VESTIGE_TRY(check_whole());
-  if (!finished_) return invalid_argument("feed() before finish_reading()");
+  VESTIGE_TRY(check_finished("feed()"));
   VESTIGE_TRY(check_tokens(tokens));
   const size_t n_wanted = tokens_.size() + tokens.size();  // nothing may fail between the caches' rows and ours
   if (n_wanted > tokens_.capacity()) tokens_.reserve(std::max(n_wanted, tokens_.capacity() * 2));
@@ -156,7 +161,7 @@ Status Sequence::feed_tokens(std::span<const int32_t> tokens, StepRecord* record
 Result<std::span<const float>> Sequence::compute_logits() {
   VESTIGE_TRY(check_whole());
   if (n_computed_ == 0) return invalid_argument("logits() before any token was computed");
-  if (n_computed_ < n_tokens()) return invalid_argument("logits() before finish_reading()");
+  VESTIGE_TRY(check_finished("logits()"));
   if (logits_.empty()) {
     std::vector<float> values(static_cast<size_t>(engine_.model().info().n_vocab));
     const TensorView out(values.data(), DType::kF32, {static_cast<int64_t>(values.size())});

@@ -27,29 +27,6 @@ Status check_match(const Engine& engine, const ContextFile& file) {
   return same ? Status() : mismatch("%s holds rows of another layout than the model has", file.path().c_str());
 }
 
-/// All rows of `from` into the empty `to`, bit for bit.
-Status copy_rows(const LayerCache& from, LayerCache& to, Stream& stream) {
-  const RowPages pages = from.pages();
-  const RowLayout& layout = from.layout();
-  const size_t element = dtype_bytes(layout.dtype);
-  const auto copy = [&](const void* const* table, int64_t row, int64_t n, int32_t width, const TensorView& out) {
-    const auto* page = static_cast<const std::byte*>(table[row / pages.page_rows]);
-    const size_t row_bytes = element * static_cast<size_t>(width);
-    std::memcpy(out.data, page + static_cast<size_t>(row % pages.page_rows) * row_bytes,
-                row_bytes * static_cast<size_t>(n));
-  };
-  for (int64_t row = 0; row < pages.n_rows;) {
-    const int64_t n = std::min({pages.n_rows - row, to.rows_until_close(), pages.page_rows - row % pages.page_rows});
-    TensorView content, branch;
-    VESTIGE_TRY(to.reserve(n, &content, &branch));
-    copy(pages.content, row, n, layout.d_content, content);
-    if (layout.d_branch > 0) copy(pages.branch, row, n, layout.d_branch, branch);
-    VESTIGE_TRY(to.commit(n, stream));
-    row += n;
-  }
-  return {};
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Context>> Context::load(Engine& engine, std::shared_ptr<const ContextFile> file,
@@ -75,7 +52,7 @@ Status Sequence::save_parts(TensorSink& sink) const {
 
 Status Sequence::save_file(const std::string& path, const ProgressFn& progress) const {
   VESTIGE_TRY(check_whole());
-  if (!finished_) return invalid_argument("save() before finish_reading()");
+  VESTIGE_TRY(check_finished("save()"));
   VESTIGE_TRY(engine_.stream().synchronize());
   ContextHeader header;
   header.model_identity = engine_.model().info().identity;
@@ -90,9 +67,8 @@ Status Sequence::save_file(const std::string& path, const ProgressFn& progress) 
 
 Status Sequence::restore(std::shared_ptr<const ContextFile> file, const LoadOptions& options) {
   VESTIGE_TRY(prepare(options.policy.value_or(file->policy())));
-  if (options.policy && !rings_.empty()) {
-    return unsupported("policy %s has a recall index fitted to the prompt's queries, which a file does not hold",
-                       policy_.name.c_str());
+  if (options.policy && n_queries_wanted() > 0) {
+    return unsupported("policy %s is fitted to the prompt's queries, which a file does not hold", policy_.name.c_str());
   }
   const TensorSource& source = file->tensors();
   const std::vector<CacheLayer>& layers = file->cache_layers();
@@ -104,7 +80,7 @@ Status Sequence::restore(std::shared_ptr<const ContextFile> file, const LoadOpti
     VESTIGE_ASSIGN(auto policy, create_policy(file->policy(), layers[i].layout));
     VESTIGE_ASSIGN(const auto saved, LayerCache::create(layers[i].layout, layers[i].h_q, layers[i].scale, policy));
     VESTIGE_TRY(saved->load(layer_prefix(layers[i]), source));
-    VESTIGE_TRY(copy_rows(*saved, *caches_[i], engine_.stream()));
+    VESTIGE_TRY(caches_[i]->share_rows(*saved, engine_.stream()));
   }
   for (const auto& cache : caches_) {
     if (cache->n_rows() == file->n_tokens()) continue;
@@ -117,10 +93,12 @@ Status Sequence::restore(std::shared_ptr<const ContextFile> file, const LoadOpti
   std::memcpy(last_hidden_.data(), hidden.data, last_hidden_.size() * sizeof(float));
   VESTIGE_ASSIGN(const ConstTensorView tokens, source.get(kTokens, DType::kI32, {file->n_tokens()}));
   tokens_.assign(tokens.as<int32_t>(), tokens.as<int32_t>() + file->n_tokens());
-  n_computed_ = file->n_tokens();
-  rings_.clear();
-  ended_ = finished_ = true;
+  n_computed_ = n_document_ = file->n_tokens();
+  queries_ = nullptr;
+  ended_ = true;
   file_ = std::move(file);
+  if (options.policy) VESTIGE_TRY(settle({}));
+  finished_ = true;
   return check_tokens({});
 }
 

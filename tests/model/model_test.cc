@@ -114,7 +114,6 @@ TEST_F(ModelTest, RefusesForwardArguments) {
       {"position = -1", [](auto& p) { p.position = -1; }},
       {"at most 4096", [](auto& p) { p.position = 4095; }},
       {"want position = 7", [](auto& p) { p.position = 7; }},
-      {"multiple of 64", [](auto& p) { p.position = 7, p.prefill = true; }},
       {"state", [](auto& p) { p.state = nullptr; }},
       {"0 caches, want 1", [](auto& p) { p.caches = {}; }},
       {"layout of layer 2", [&](auto& p) { p.caches = none; }},

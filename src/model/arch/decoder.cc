@@ -143,11 +143,9 @@ Status Decoder::check(const ForwardParams& p) const {
       return invalid_argument("forward: token id = %d, want [0, %lld)", id, static_cast<long long>(info_.n_vocab));
     }
   }
-  // A tile also has to start where a KDA chunk would: elsewhere the chunk borders, and so the bits, would move.
-  if (p.prefill && (p.position % KdaParams::kChunk != 0 || t > kTileTokens)) {
-    return invalid_argument("forward: prefill of %lld tokens at %lld, want at most %lld at a multiple of %lld",
-                            static_cast<long long>(t), static_cast<long long>(p.position),
-                            static_cast<long long>(kTileTokens), static_cast<long long>(KdaParams::kChunk));
+  if (p.prefill && t > kTileTokens) {
+    return invalid_argument("forward: prefill of %lld tokens, want at most %lld", static_cast<long long>(t),
+                            static_cast<long long>(kTileTokens));
   }
   if (dynamic_cast<DecoderState*>(p.state) == nullptr) return invalid_argument("forward: state of another model");
   if (p.caches.size() != info_.cache_layers.size()) {

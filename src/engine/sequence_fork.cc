@@ -1,0 +1,141 @@
+// What happens to a document once its rows are there: scorers observe queries, the index is fitted; and the same again
+// under another policy.
+
+#include <algorithm>
+
+#include "engine/memory_tensors.h"
+#include "engine/sequence.h"
+
+namespace vestige {
+
+namespace {
+
+/// The engine hands the index the queries of this many tokens. The paper calibrates on the end of the prompt, and 1,024
+/// tokens x 8 heads give the rank-64 basis 128 samples a dimension. The setting n_calibrate goes no higher than this.
+constexpr int64_t kFitTokens = 1024;
+
+}  // namespace
+
+int64_t Sequence::n_queries_wanted() const { return std::max(has_index_ ? kFitTokens : 0, n_observed_); }
+
+Status Sequence::observe(const std::vector<QueryStore>& queries, int64_t begin, int64_t end, int64_t position) {
+  broken_ = true;
+  for (size_t i = 0; i < caches_.size(); ++i) {
+    const int64_t n = end - begin, h_q = caches_[i]->h_q(), d_row = caches_[i]->layout().d_row();
+    VESTIGE_ASSIGN(const Buffer memory, Buffer::create(static_cast<size_t>(n * h_q * d_row) * sizeof(float)));
+    const TensorView absorbed(memory.data(), DType::kF32, {n, h_q, d_row});
+    VESTIGE_TRY(queries[i].absorb(engine_.model(), i, begin, absorbed, engine_.stream()));
+    VESTIGE_TRY(caches_[i]->observe(absorbed, position, engine_.stream()));
+    VESTIGE_TRY(engine_.stream().synchronize());  // the queries' memory ends here
+  }
+  broken_ = false;
+  return {};
+}
+
+// Pieces end at multiples of a slab, so that a scorer sees the same calls in every context.
+Status Sequence::observe_prompt(const ProgressFn& progress) {
+  observed_until_ = std::max(observed_until_, n_tokens() - std::min(n_tokens(), n_observed_));
+  while (observed_until_ < n_tokens()) {
+    const int64_t end = std::min(n_tokens(), (observed_until_ / QueryStore::kSlab + 1) * QueryStore::kSlab);
+    VESTIGE_TRY(observe(*queries_, observed_until_, end, observed_until_));
+    observed_until_ = end;
+    if (progress && !progress(n_computed_, n_tokens())) return cancelled("reading was stopped");
+  }
+  return {};
+}
+
+Status Sequence::settle(const ProgressFn& progress) {
+  if (observes_ == ObservedQueries::kPrompt) VESTIGE_TRY(observe_prompt(progress));
+  if (observes_ == ObservedQueries::kRepeat) VESTIGE_TRY(observe_repeat(progress));
+  broken_ = true;
+  for (const auto& cache : caches_) VESTIGE_TRY(cache->rescore(engine_.stream()));
+  VESTIGE_TRY(fit_recall());
+  broken_ = false;
+  return {};
+}
+
+Status Sequence::fit_recall() {
+  if (!has_index_) return {};
+  const int64_t n = std::min(n_tokens(), kFitTokens);
+  for (size_t i = 0; i < caches_.size(); ++i) {
+    const int64_t h_q = caches_[i]->h_q(), d_row = caches_[i]->layout().d_row();
+    VESTIGE_ASSIGN(const Buffer memory, Buffer::create(static_cast<size_t>(n * h_q * d_row) * sizeof(float)));
+    const TensorView absorbed(memory.data(), DType::kF32, {n, h_q, d_row});
+    VESTIGE_TRY((*queries_)[i].absorb(engine_.model(), i, n_tokens() - n, absorbed, engine_.stream()));
+    VESTIGE_TRY(caches_[i]->fit_recall(absorbed, engine_.stream()));
+    VESTIGE_TRY(engine_.stream().synchronize());
+  }
+  return {};
+}
+
+void Sequence::hold_queries(int64_t n_tokens) {
+  if (n_tokens == 0) queries_ = nullptr;
+  for (size_t i = 0; queries_ != nullptr && i < queries_->size(); ++i) (*queries_)[i].want(n_tokens);
+}
+
+// Forks may read the queries of this context, so an extension works on a copy of them.
+Status Sequence::extend_tokens(std::span<const int32_t> tokens, const ProgressFn& progress) {
+  VESTIGE_TRY(check_whole());
+  if (!finished_) return invalid_argument("extend() before finish_reading()");
+  VESTIGE_TRY(check_tokens(tokens));
+  if (n_computed_ == n_tokens()) {
+    if (tokens.empty()) return {};
+    const int64_t n_held = std::max(has_index_ ? kFitTokens : 0, options_.n_kept_queries);
+    const bool follows = queries_ != nullptr && queries_->front().end() == n_computed_;
+    queries_ = follows ? std::make_shared<std::vector<QueryStore>>(*queries_)
+                       : std::make_shared<std::vector<QueryStore>>(caches_.size(), QueryStore(n_held, n_computed_));
+    hold_queries(n_held);
+    extend_from_ = n_computed_;
+  }
+  tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
+  logits_.clear();
+  VESTIGE_TRY(compute_rest(progress));
+  if (n_tokens() - extend_from_ >= kFitTokens) {
+    broken_ = true;
+    VESTIGE_TRY(fit_recall());
+    broken_ = false;
+  }
+  hold_queries(options_.n_kept_queries);
+  n_document_ = n_tokens();
+  return {};
+}
+
+Status Sequence::copy_from(const Sequence& from) {
+  for (size_t i = 0; i < caches_.size(); ++i) {
+    VESTIGE_TRY(caches_[i]->share_rows(*from.caches_[i], engine_.stream()));
+  }
+  MemoryTensors state;
+  VESTIGE_TRY(from.state_->save("", state));
+  VESTIGE_TRY(state_->load("", state));
+  tokens_ = from.tokens_;
+  last_hidden_ = from.last_hidden_;
+  n_computed_ = n_document_ = from.n_computed_;
+  ended_ = true;
+  file_ = from.file_;
+  return {};
+}
+
+Result<std::unique_ptr<Context>> Sequence::fork_as(const PolicyConfig& policy) const {
+  VESTIGE_TRY(check_whole());
+  VESTIGE_TRY(check_finished("fork()"));
+  if (n_tokens() != n_document_) {
+    return invalid_argument("fork() after feed(): %lld tokens, the document has %lld",
+                            static_cast<long long>(n_tokens()), static_cast<long long>(n_document_));
+  }
+  auto out = std::make_unique<Sequence>(engine_, options_);
+  VESTIGE_TRY(out->prepare(policy));
+  const int64_t wanted = std::min(n_tokens(), out->n_queries_wanted());
+  const int64_t kept = queries_ == nullptr ? 0 : queries_->front().size();
+  if (wanted > kept) {
+    return invalid_argument(
+        "policy %s wants the queries of the last %lld tokens, this context kept n_kept_queries = %lld",
+        policy.name.c_str(), static_cast<long long>(wanted), static_cast<long long>(kept));
+  }
+  VESTIGE_TRY(out->copy_from(*this));
+  out->queries_ = queries_;
+  VESTIGE_TRY(out->settle({}));
+  out->finished_ = true;
+  return std::unique_ptr<Context>(std::move(out));
+}
+
+}  // namespace vestige
