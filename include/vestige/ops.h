@@ -7,6 +7,8 @@
 #include "vestige/ops/experts.h"
 #include "vestige/ops/kda.h"
 #include "vestige/ops/matmul.h"
+#include "vestige/ops/observe.h"
+#include "vestige/ops/pages.h"
 #include "vestige/ops/recall.h"
 #include "vestige/ops/rows.h"
 
@@ -30,7 +32,11 @@
   X(sketch_rows, SketchRowsParams)       \
   X(fit_basis, FitBasisParams)           \
   X(scan_archive, ScanArchiveParams)     \
-  X(best_rows, BestRowsParams)
+  X(best_rows, BestRowsParams)           \
+  X(attend_mass, AttendMassParams)       \
+  X(score_moments, ScoreMomentsParams)   \
+  X(digest_pages, DigestPagesParams)     \
+  X(scan_pages, ScanPagesParams)
 
 namespace vestige::ops {
 
