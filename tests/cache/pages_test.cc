@@ -1,5 +1,6 @@
 // Page tiers: what is recalled against float64 boxes and spheres, and that a bound never leaves out a better row.
 
+#include <functional>
 #include <set>
 
 #include "tests/cache/cache_fixture.h"
@@ -12,6 +13,45 @@ constexpr int64_t kPageRows = 8;
 struct Recalled {
   std::vector<int32_t> ids;
   int32_t n_fired = 0;
+};
+
+/// Bounds of pages in float64.
+struct Truth {
+  const Shape& shape;
+  const std::vector<float>& rows;
+  int64_t d() const { return shape.layout.d_row(); }
+  double scale() const { return double(shape.scale()); }
+  const float* row(int64_t u) const { return rows.data() + u * d(); }
+
+  double box(const float* q, int64_t page) const {
+    double sum = 0;
+    for (int64_t k = 0; k < d(); ++k) {
+      double most = -INFINITY;
+      for (int64_t u = page * kPageRows; u < (page + 1) * kPageRows; ++u)
+        most = std::max(most, double(q[k]) * double(row(u)[k]));
+      sum += most;
+    }
+    return scale() * sum;
+  }
+
+  double sphere(const float* q, int64_t page, bool enclosing) const {
+    std::vector<float> centre(static_cast<size_t>(d()));
+    for (size_t k = 0; k < centre.size(); ++k) {
+      double sum = 0;
+      for (int64_t u = page * kPageRows; u < (page + 1) * kPageRows; ++u) sum += double(row(u)[k]) / double(kPageRows);
+      centre[k] = static_cast<float>(sum);
+      if (shape.layout.dtype == DType::kBF16) centre[k] = bf16_to_f32(f32_to_bf16(centre[k]));
+    }
+    double most = 0, mean = 0;
+    for (int64_t u = page * kPageRows; u < (page + 1) * kPageRows; ++u) {
+      double square = 0;
+      for (size_t k = 0; k < centre.size(); ++k) square += std::pow(double(row(u)[k]) - double(centre[k]), 2);
+      most = std::max(most, std::sqrt(square));
+      mean += std::sqrt(square) / double(kPageRows);
+    }
+    const double length = std::sqrt(true_score(q, q, d(), 1));
+    return true_score(q, centre.data(), d(), scale()) + scale() * length * (enclosing ? most : mean);
+  }
 };
 
 class PagesTest : public ::testing::TestWithParam<Shape> {
@@ -57,36 +97,6 @@ class PagesTest : public ::testing::TestWithParam<Shape> {
     return r;
   }
 
-  double box(const float* q, int64_t page) const {
-    double sum = 0;
-    for (int64_t k = 0; k < d(); ++k) {
-      double most = -INFINITY;
-      for (int64_t u = page * kPageRows; u < (page + 1) * kPageRows; ++u)
-        most = std::max(most, double(q[k]) * double(row(u)[k]));
-      sum += most;
-    }
-    return scale() * sum;
-  }
-
-  double sphere(const float* q, int64_t page, bool enclosing) const {
-    std::vector<float> centre(static_cast<size_t>(d()));
-    for (size_t k = 0; k < centre.size(); ++k) {
-      double sum = 0;
-      for (int64_t u = page * kPageRows; u < (page + 1) * kPageRows; ++u) sum += double(row(u)[k]) / double(kPageRows);
-      centre[k] = static_cast<float>(sum);
-      if (shape().layout.dtype == DType::kBF16) centre[k] = bf16_to_f32(f32_to_bf16(centre[k]));
-    }
-    double most = 0, mean = 0;
-    for (int64_t u = page * kPageRows; u < (page + 1) * kPageRows; ++u) {
-      double square = 0;
-      for (size_t k = 0; k < centre.size(); ++k) square += std::pow(double(row(u)[k]) - double(centre[k]), 2);
-      most = std::max(most, std::sqrt(square));
-      mean += std::sqrt(square) / double(kPageRows);
-    }
-    const double length = std::sqrt(true_score(q, q, d(), 1));
-    return true_score(q, centre.data(), d(), scale()) + scale() * length * (enclosing ? most : mean);
-  }
-
   /// Rows of the union of each head's best k open pages.
   std::vector<int32_t> best_pages(const float* q, int64_t k,
                                   const std::function<double(const float*, int64_t)>& bound) const {
@@ -128,9 +138,17 @@ TEST_P(PagesTest, TopPagesAreThoseOfFloat64) {
     const char* policy;
     double mode;
     std::function<double(const float*, int64_t)> bound;
-  } arms[] = {{"quest", 0, [&](const float* q, int64_t page) { return box(q, page); }},
-              {"arkvale", 0, [&](const float* q, int64_t page) { return sphere(q, page, false); }},
-              {"arkvale", 1, [&](const float* q, int64_t page) { return sphere(q, page, true); }}};
+  } arms[] = {{"quest", 0,
+               [&](const float* q, int64_t page) {
+                 return Truth{shape(), rows_}.box(q, page);
+               }},
+              {"arkvale", 0,
+               [&](const float* q, int64_t page) {
+                 return Truth{shape(), rows_}.sphere(q, page, false);
+               }},
+              {"arkvale", 1, [&](const float* q, int64_t page) {
+                 return Truth{shape(), rows_}.sphere(q, page, true);
+               }}};
   for (const auto& arm : arms) {
     build(arm.policy, {{"mode", arm.mode}, {"n_pages", 3}});
     for (int64_t i = 0; i < 10; ++i) {
