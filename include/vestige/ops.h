@@ -8,6 +8,8 @@
 #include "vestige/ops/experts.h"
 #include "vestige/ops/kda.h"
 #include "vestige/ops/matmul.h"
+#include "vestige/ops/observe.h"
+#include "vestige/ops/pages.h"
 #include "vestige/ops/recall.h"
 #include "vestige/ops/rows.h"
 
@@ -36,7 +38,11 @@
   X(fit_transform, FitTransformParams)   \
   X(encode_rows, EncodeRowsParams)       \
   X(scan_codes, ScanCodesParams)         \
-  X(attend_codes, AttendCodesParams)
+  X(attend_codes, AttendCodesParams)     \
+  X(attend_mass, AttendMassParams)       \
+  X(score_moments, ScoreMomentsParams)   \
+  X(digest_pages, DigestPagesParams)     \
+  X(scan_pages, ScanPagesParams)
 
 namespace vestige::ops {
 

@@ -5,6 +5,17 @@
   X(full)                   \
   X(streaming)              \
   X(random)                 \
+  X(full_row)               \
+  X(branch_norm)            \
+  X(h2o)                    \
+  X(h2o_recent)             \
+  X(snapkv)                 \
+  X(tova)                   \
+  X(expected_attention)     \
+  X(kvzip)                  \
+  X(oracle)                 \
+  X(quest)                  \
+  X(arkvale)                \
   X(vestige)
 
 namespace vestige {
