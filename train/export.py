@@ -17,6 +17,20 @@ from model import ModelConfig, Nano
 MAX_CONTEXT = 65536
 
 
+def rope_fields(c: ModelConfig) -> dict:
+    """The rotation's part of config.json: empty without it. Interleaved pairs are (0, 1), (2, 3), ... of the branch."""
+    return {} if c.rope_theta is None else {"rope_theta": c.rope_theta, "rope_interleave": True}
+
+
+def rope_theta(hub: dict) -> float | None:
+    """The inverse of `rope_fields`."""
+    if hub["mla_use_nope"]:
+        return None
+    if hub["rope_interleave"] is not True:
+        raise ValueError("rope_interleave: only true (pairs of neighbours) is supported")
+    return float(hub["rope_theta"])
+
+
 def hub_config(c: ModelConfig) -> dict:
     """config.json as a dictionary; layers are counted from one."""
     layers = range(1, c.n_layers + 1)
@@ -24,7 +38,8 @@ def hub_config(c: ModelConfig) -> dict:
         "architectures": ["KimiLinearForCausalLM"], "model_type": "kimi_linear", "vocab_size": c.vocab, "hidden_size": c.d_model,
         "intermediate_size": c.d_mlp, "num_hidden_layers": c.n_layers, "num_attention_heads": c.mla_heads,
         "num_key_value_heads": c.mla_heads, "head_dim": c.kda_dim, "kv_lora_rank": c.kv_rank, "q_lora_rank": None,
-        "qk_nope_head_dim": c.d_nope, "qk_rope_head_dim": c.d_rope, "v_head_dim": c.d_value, "mla_use_nope": True,
+        "qk_nope_head_dim": c.d_nope, "qk_rope_head_dim": c.d_rope, "v_head_dim": c.d_value, "mla_use_nope": c.rope_theta is None,
+        **rope_fields(c),
         "hidden_act": "silu", "rms_norm_eps": c.eps, "tie_word_embeddings": True, "first_k_dense_replace": c.n_layers,
         "num_experts": 0, "moe_layer_freq": 1,
         "linear_attn_config": {
@@ -65,7 +80,8 @@ def load_exported(folder: str, dtype: torch.dtype = torch.bfloat16, device: str 
         hub = json.load(f)
     lin = hub["linear_attn_config"]
     c = ModelConfig(vocab=hub["vocab_size"], d_model=hub["hidden_size"], n_layers=hub["num_hidden_layers"], d_mlp=hub["intermediate_size"],
-                    kda_heads=lin["num_heads"], kda_dim=lin["head_dim"], mla_heads=hub["num_attention_heads"])
+                    kda_heads=lin["num_heads"], kda_dim=lin["head_dim"], mla_heads=hub["num_attention_heads"],
+                    rope_theta=rope_theta(hub))
     model = Nano(c, dtype)
     model.load_state_dict({k.removeprefix("model."): v.float() for k, v in state.items()})
     return model.to(device).eval()

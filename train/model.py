@@ -1,5 +1,7 @@
 """The model: 8 layers, MLA without positional rotation at layers 4 and 8, KDA elsewhere (the `kimi_linear` architecture).
 
+The RoPE twin (`rope_theta` set) differs in one thing: the branch of MLA, query and key, is rotated by its position.
+
 Master weights are float32; activations are bfloat16 on a GPU (every weight is cast where it is used).
 Parameter names equal those of the hub checkpoint, without its leading "model.".
 """
@@ -16,7 +18,7 @@ from kda import kda
 
 @dataclass
 class ModelConfig:
-    """Sizes. The cached MLA row has kv_rank + d_rope numbers per token."""
+    """Sizes. The cached MLA row has kv_rank + d_rope numbers per token. rope_theta None: no rotation."""
 
     vocab: int = 6144
     d_model: int = 320
@@ -31,6 +33,7 @@ class ModelConfig:
     d_rope: int = 64
     d_value: int = 64
     eps: float = 1e-5
+    rope_theta: float | None = None
 
     def is_mla(self, layer: int) -> bool:
         """True for layers 4, 8, ... counted from one (`layer` counts from zero)."""
@@ -110,8 +113,21 @@ class KdaAttention(nn.Module):
         return self.o_proj(y.to(gate.dtype).flatten(2))
 
 
+def rotate(x, theta: float):
+    """RoPE over interleaved pairs, as transformers' deepseek_v2: x [B, T, H, D], row t at absolute position t.
+
+    (x[2i], x[2i + 1]) turns by t * theta^(-2i / D); each pair stays where it is. Angles and products are float32.
+    """
+    t, d = x.shape[1], x.shape[-1]
+    frequency = 1.0 / theta ** (torch.arange(0, d, 2, device=x.device, dtype=torch.float32) / d)
+    angle = (torch.arange(t, device=x.device, dtype=torch.float32)[:, None] * frequency)[None, :, None]
+    cos, sin = angle.cos(), angle.sin()
+    a, b = x.float().unflatten(-1, (d // 2, 2)).unbind(-1)
+    return torch.stack([a * cos - b * sin, a * sin + b * cos], -1).flatten(-2).to(x.dtype)
+
+
 class MlaAttention(nn.Module):
-    """Multi-head latent attention without rotation; the row kept per token is (normed latent, shared key part)."""
+    """Multi-head latent attention; the row kept per token is (normed latent, shared key part, rotated in the RoPE twin)."""
 
     def __init__(self, c: ModelConfig):
         super().__init__()
@@ -127,8 +143,12 @@ class MlaAttention(nn.Module):
         c, (b, t, _) = self.c, x.shape
         q = self.q_proj(x).view(b, t, self.heads, c.d_nope + c.d_rope)
         latent, shared = self.kv_a_proj_with_mqa(x).split([c.kv_rank, c.d_rope], -1)
+        shared = shared[:, :, None]
+        if c.rope_theta is not None:
+            q = torch.cat([q[..., : c.d_nope], rotate(q[..., c.d_nope :], c.rope_theta)], -1)
+            shared = rotate(shared, c.rope_theta)
         kv = self.kv_b_proj(self.kv_a_layernorm(latent)).view(b, t, self.heads, c.d_nope + c.d_value)
-        k = torch.cat([kv[..., : c.d_nope], shared[:, :, None].expand(b, t, self.heads, c.d_rope)], -1)
+        k = torch.cat([kv[..., : c.d_nope], shared.expand(b, t, self.heads, c.d_rope)], -1)
         v = F.pad(kv[..., c.d_nope :], (0, c.d_nope + c.d_rope - c.d_value))
         return q, k, v
 

@@ -61,6 +61,10 @@ def lr_scale(step: int, done: float) -> float:
     return min(1.0, (step + 1) / WARMUP_STEPS) * decay
 
 
-def context_length(done: float) -> int:
-    """Tokens of context at a share of the time used: 2k, then 8k, then 32k."""
-    return 2048 if done < 0.40 else 8192 if done < 0.84 else 32768
+CONTEXTS = (2048, 8192, 32768)
+
+
+def context_length(done: float, max_length: int = CONTEXTS[-1]) -> int:
+    """Tokens of context at a share of the time used: 2k, then 8k, then 32k, never above `max_length`."""
+    stage = 0 if done < 0.40 else 1 if done < 0.84 else 2
+    return min(CONTEXTS[stage], max_length)

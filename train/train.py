@@ -20,8 +20,8 @@ import torch
 import corpus as corpus_module
 import kda as kda_module
 import optim
-from evaluate import Evaluator
-from export import export
+from evaluate import Evaluator, quick_table
+from export import export, load_exported
 from model import ModelConfig, Nano
 from tasks import ANSWER_MIN, W_TEXT, TaskMixer, produce
 
@@ -38,6 +38,10 @@ def arguments() -> argparse.Namespace:
     p.add_argument("--out", default="nano-out")
     p.add_argument("--tokenizer", help="tokenizer.json to use instead of training one")
     p.add_argument("--budget", type=float, default=1380)
+    p.add_argument("--rope", action="store_true", help="the RoPE twin: rotate the branch of MLA by its position")
+    p.add_argument("--rope-theta", type=float, default=10000.0)
+    p.add_argument("--max-length", type=int, choices=optim.CONTEXTS, default=optim.CONTEXTS[-1], help="longest context of the schedule")
+    p.add_argument("--evaluate", action="store_true", help="end with evaluate.py's quick table of the exported model")
     p.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 2))
     p.add_argument("--seed", type=int, default=0)
     p.add_argument("--resume", action="store_true", help="start from OUT/checkpoint.pt")
@@ -158,9 +162,9 @@ class Trainer:
     def run(self) -> None:
         """Trains until the budget is used."""
         start, saved = time.time(), time.time()
-        total = T0 + self.args.budget - start
+        total = max(1.0, T0 + self.args.budget - start)  # a slow start must not turn the clock round
         while not self.stop and (done := (time.time() - start) / total) < 1:
-            length = 256 if self.args.tiny else optim.context_length(done)
+            length = 256 if self.args.tiny else optim.context_length(done, self.args.max_length)
             if self.length.value != length:
                 self.length.value = length
                 self.log(f"context {length} from step {self.step}")
@@ -182,15 +186,19 @@ def build(args, device: str, log: Log) -> Nano:
     """The model on the device, resumed if asked, compiled if possible."""
     torch.manual_seed(args.seed)
     torch.set_float32_matmul_precision("high")
-    model = Nano(ModelConfig(), torch.bfloat16 if device == "cuda" else torch.float32).to(device)
+    c = ModelConfig(rope_theta=args.rope_theta if args.rope else None)
+    model = Nano(c, torch.bfloat16 if device == "cuda" else torch.float32).to(device)
     checkpoint = os.path.join(args.out, "checkpoint.pt")
     if args.resume and os.path.exists(checkpoint):
         saved = torch.load(checkpoint, map_location=device)
+        if ModelConfig(**saved["config"]) != c:
+            raise ValueError(f"{checkpoint} has another configuration: {saved['config']}")
         model.load_state_dict(saved["model"])
         log(f"resumed from step {saved['step']}")
     if device == "cuda" and not args.no_compile:
         model.compile_parts()
-    log(f"{sum(p.numel() for p in model.parameters())} parameters")
+    branch = f"RoPE, theta {c.rope_theta:g}" if args.rope else "NoPE"
+    log(f"{sum(p.numel() for p in model.parameters())} parameters, {branch}, contexts up to {args.max_length}")
     return model
 
 
@@ -213,7 +221,7 @@ def main() -> None:
     check_kernels(device)
     log("KDA kernel agrees with the reference")
     model = build(args, device, log)
-    lengths = [256] if args.tiny else [2048, 8192, 32768]
+    lengths = [256] if args.tiny else [n for n in optim.CONTEXTS if n <= args.max_length]
     length.value = lengths[0]
     warm_up(model, lengths, micro_tokens, log)
     evaluator = Evaluator(tokenizer, held_docs, words)
@@ -224,10 +232,13 @@ def main() -> None:
     finally:
         for p in processes:
             p.terminate()
-    size = export(model.state_dict(), model.c, os.path.join(args.out, "model"), tokenizer_path)
-    log(f"exported {size} bytes of weights to {args.out}/model")
+    folder = os.path.join(args.out, "model")
+    size = export(model.state_dict(), model.c, folder, tokenizer_path)
+    log(f"exported {size} bytes of weights to {folder}")
     if device == "cuda":
         log(f"peak memory {torch.cuda.max_memory_allocated() / 2**30:.1f} GiB")
+    if args.evaluate:
+        quick_table(evaluator, load_exported(folder, model.dtype, device), log)
 
 
 if __name__ == "__main__":

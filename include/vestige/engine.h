@@ -87,7 +87,7 @@ class Context {
                                                  const ContextOptions& options = {});
   /// Another context that stands where this one does, under `policy`: the same bytes as reading the document anew. Row
   /// memory is shared: closed blocks are views of this context's, which must outlive the fork; tail and state are
-  /// copies. Needs finish_reading(), and nothing fed since.
+  /// copies. Needs finish_reading() or extend(), and nothing fed since.
   /// @return InvalidArgument if the policy (its index or scorer) wants more of the prompt's queries than were kept
   virtual Result<std::unique_ptr<Context>> fork(const PolicyConfig& policy) const = 0;
   /// Many contexts may be loaded from one file. Row and index memory are views of its mapping.
@@ -105,6 +105,14 @@ class Context {
   /// Ends the document (InvalidArgument if it is empty): computes the remainder and fits the recall index to the
   /// last queries. Cancelled: call it again; the document takes no further tokens.
   virtual Status finish_reading(const ProgressFn& progress) = 0;
+
+  /// Reads on behind a finished document, with dense attention over all rows: rows, states and kept rows become those
+  /// of having read everything at once, bit for bit on the cpu backend if the document and the new part have more than
+  /// 8 tokens each, to rounding else. Scores of prompt scorers stay as they are. A recall index is fitted anew if the
+  /// part has at least 1,024 tokens, and else takes new closed rows with its present fit. Tokens fed before stay as
+  /// they are. Needs finish_reading().
+  /// @return as read(); after Cancelled extend({}) goes on, and until then nothing else does.
+  virtual Status extend(std::span<const int32_t> tokens, const ProgressFn& progress) = 0;
 
   /// Feeds tokens in decode form, with the bits of one by one: through kept, tail and recalled rows.
   /// Needs finish_reading().

@@ -26,7 +26,7 @@ struct CacheLayer {
 };
 
 struct ModelInfo {
-  std::string arch;      ///< "kimi_linear"
+  std::string arch;      ///< "kimi_linear", "deepseek_v2"
   std::string identity;  ///< SHA-256 hex over config.json and the weight files' bytes
   int64_t n_params = 0;
   int64_t weight_bytes = 0;
@@ -63,8 +63,9 @@ struct ForwardParams {
   /// false: decode; each token attends through LayerCache::attend.
   bool prefill = false;
   StepRecord* record = nullptr;  ///< decode only; may be null
-  /// Prefill only, may be empty: per cache layer, the un-absorbed queries [t, h_q, d_nope + d_branch] f32 are
-  /// handed over so that the engine can keep the last ones for fit_recall.
+  /// Prefill only, may be empty: per cache layer, the un-absorbed queries [t, h_q, d_nope + d_branch] f32 (branches
+  /// rotated, in models with rotary positions) are handed over so that the engine can keep the last ones for
+  /// fit_recall.
   std::function<void(size_t cache_index, const ConstTensorView& q)> query_tap;
   HiddenTap hidden_tap;    ///< may be empty
   TensorView last_hidden;  ///< [d_model] f32, out: final-normed hidden of the last token
@@ -90,6 +91,10 @@ class Model {
   /// Absorbs prefill queries of one cache layer: [n, h_q, d_nope + d_branch] -> [n, h_q, d_row].
   virtual Status absorb(size_t cache_index, const ConstTensorView& q, const TensorView& absorbed,
                         Stream& stream) const = 0;
+  /// How much a change of content moves the values of one cache layer's heads: gram = sum over heads of W_UV^T W_UV,
+  /// so that |values(c + e) - values(c)|^2 summed over the heads is e^T gram e.
+  /// @param gram [d_content, d_content] f32, contiguous, out; symmetric to the bit
+  virtual Status value_gram(size_t cache_index, const TensorView& gram, Stream& stream) const = 0;
 };
 
 }  // namespace vestige

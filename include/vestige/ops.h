@@ -4,9 +4,12 @@
 // vestige::ops, a row of backend_test and a row of the bench.
 
 #include "vestige/ops/attend.h"
+#include "vestige/ops/codes.h"
 #include "vestige/ops/experts.h"
 #include "vestige/ops/kda.h"
 #include "vestige/ops/matmul.h"
+#include "vestige/ops/observe.h"
+#include "vestige/ops/pages.h"
 #include "vestige/ops/recall.h"
 #include "vestige/ops/rows.h"
 
@@ -17,6 +20,7 @@
   X(gather_rows, GatherRowsParams)       \
   X(rms_norm, RmsNormParams)             \
   X(silu_mul, SiluMulParams)             \
+  X(rotate, RotateParams)                \
   X(short_conv, ShortConvParams)         \
   X(kda_gate, KdaGateParams)             \
   X(kda, KdaParams)                      \
@@ -30,7 +34,15 @@
   X(sketch_rows, SketchRowsParams)       \
   X(fit_basis, FitBasisParams)           \
   X(scan_archive, ScanArchiveParams)     \
-  X(best_rows, BestRowsParams)
+  X(best_rows, BestRowsParams)           \
+  X(fit_transform, FitTransformParams)   \
+  X(encode_rows, EncodeRowsParams)       \
+  X(scan_codes, ScanCodesParams)         \
+  X(attend_codes, AttendCodesParams)     \
+  X(attend_mass, AttendMassParams)       \
+  X(score_moments, ScoreMomentsParams)   \
+  X(digest_pages, DigestPagesParams)     \
+  X(scan_pages, ScanPagesParams)
 
 namespace vestige::ops {
 

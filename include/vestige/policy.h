@@ -70,13 +70,24 @@ struct RecallFit {
   int64_t n_closed = 0;           ///< rows that are closed; the index covers these
   const uint8_t* kept = nullptr;  ///< [n_closed], 1 = kept
   float scale = 1.0f;
+  /// [d_content, d_content] f32: what a change of content does to the heads' values, sum of W_UV^T W_UV; may be empty.
+  ConstTensorView value_gram = {};
+};
+
+/// Rows that a step attends by their code (mode through), filled by the index.
+struct CodedPart {
+  TensorView out;      ///< [1, h, d_content] f32
+  TensorView lse;      ///< [1, h] f32, -inf where there is no such row
+  TensorView error;    ///< [1, h, 3] f32, as AttendCodesParams::error
+  TensorView n_coded;  ///< [1] i64
 };
 
 /// The rows a step wants from the archive.
 struct RecallStep {
-  ConstTensorView q;         ///< [1, h, d_row] f32
-  ConstTensorView kept_max;  ///< [1, h] f32: best true score over the kept rows
-  ConstTensorView kept_lse;  ///< [1, h] f32: log-sum-exp over the kept rows, for policies that admit by mass
+  ConstTensorView q;             ///< [1, h, d_row] f32
+  ConstTensorView kept_max;      ///< [1, h] f32: best true score over the kept rows
+  ConstTensorView kept_lse;      ///< [1, h] f32: log-sum-exp over the kept rows
+  ConstTensorView attended_lse;  ///< [1, h] f32: log-sum-exp over kept and tail rows, for policies that admit by mass
   RowPages rows;
   int64_t n_closed = 0;
   const uint8_t* kept = nullptr;
@@ -84,6 +95,10 @@ struct RecallStep {
   TensorView ids;      ///< [1, capacity] i32, out, ascending
   TensorView n_ids;    ///< [1] i32, out
   TensorView n_fired;  ///< [1] i32, out; > capacity: the cache attends the whole archive instead
+  /// [1, h] f32, out: certified bound on the sum of exp(score - attended_lse) over the rows that are left out. Set to
+  /// NaN before the call: no bound is known.
+  TensorView omitted;
+  TensorView n_stage;  ///< [1, 2] i64, out: codes read, by stage; zero before the call
 };
 
 /// Index of one sequence and layer over its closed rows. Not thread-safe.
@@ -96,12 +111,19 @@ class RecallIndex {
   /// kept is not part of the index: recall() is told each time.
   virtual Status extend(const RowPages& rows, int64_t n_closed, Stream& stream) = 0;
   virtual Status recall(const RecallStep& step, Stream& stream) = 0;
+  /// Whether rows that recall() does not fetch join the softmax by their code. Default: no.
+  virtual bool attends_codes() const { return false; }
+  /// After recall() of the same step, if attends_codes(): the rows neither kept nor fetched. Default: none.
+  virtual Status attend_codes(const RecallStep& step, const CodedPart& part, Stream& stream);
+  /// >= ||content||_2 of every indexed row, for the bound on the output error.
+  virtual float max_content_norm() const { return 0; }
   /// Most rows one recall() may ask for: the capacity of RecallStep::ids. Fixed, >= 1.
   virtual int64_t max_recall() const = 0;
   /// Bytes of the index in memory, the branch not counted (it is read in place from the rows).
   virtual int64_t size_bytes() const = 0;
-  /// Bytes read by one recall() over n_closed rows, for the step record.
+  /// Bytes read by one recall() over n_closed rows, for the step record, and for each code of a second stage.
   virtual int64_t scan_bytes(int64_t n_closed) const = 0;
+  virtual int64_t second_bytes() const { return 0; }
   virtual Status save(const std::string& prefix, TensorSink& sink) const = 0;
   virtual Status load(const std::string& prefix, const TensorSource& source, int64_t n_closed) = 0;
 };

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "base/half.h"
@@ -38,6 +40,12 @@ Status BlockCache::init() {
   VESTIGE_ASSIGN(scratch_.lse, Buffer::create(heads));
   VESTIGE_ASSIGN(scratch_.max, Buffer::create(heads));
   if (index_ == nullptr) return {};
+  const auto h = static_cast<size_t>(h_q_);
+  VESTIGE_ASSIGN(scratch_.attended, Buffer::create(h * static_cast<size_t>(layout_.d_content) * sizeof(float)));
+  VESTIGE_ASSIGN(scratch_.attended_lse, Buffer::create(h * sizeof(float)));
+  scratch_.omitted.resize(h);
+  scratch_.final_lse.resize(h);
+  scratch_.error.resize(3 * h);
   VESTIGE_ASSIGN(scratch_.ids, Buffer::create(static_cast<size_t>(index_->max_recall()) * sizeof(int32_t)));
   return {};
 }
@@ -131,31 +139,95 @@ Status BlockCache::fit_index(const ConstTensorView& queries, Stream& stream) {
 }
 
 Status BlockCache::attend_part(const ConstTensorView& q, int64_t part, const RowSet& set, Stream& stream) {
-  const TensorView parts(scratch_.part.data(), DType::kF32, {kMaxParts, h_q_, layout_.d_content});
-  TensorView out = parts.slice(part, 1);
+  const TensorView out = part_out(part);
   return ops::attend_rows(
       {.q = q, .rows = std::span(&set, 1), .out = out, .lse = part_lse(part), .max = part_max(part), .scale = scale_},
       stream);
 }
 
-Status BlockCache::recall(const ConstTensorView& q, RowSet* set, bool* overflow, Stream& stream) {
+RecallStep BlockCache::recall_step(const ConstTensorView& q) {
   const int64_t capacity = index_->max_recall();
-  VESTIGE_TRY(index_->recall({.q = q,
-                              .kept_max = part_max(0),
-                              .kept_lse = part_lse(0),
-                              .rows = closed_pages(),
-                              .n_closed = rows_.n_closed(),
-                              .kept = kept_.mask(),
-                              .scale = scale_,
-                              .ids = TensorView(scratch_.ids.data(), DType::kI32, {1, capacity}),
-                              .n_ids = TensorView(&scratch_.n_ids, DType::kI32, {1}),
-                              .n_fired = TensorView(&scratch_.n_fired, DType::kI32, {1})},
-                             stream));
-  *overflow = scratch_.n_fired > capacity;
-  set->pages = closed_pages();
-  set->ids = *overflow ? kept_.archive_ids() : reinterpret_cast<const int32_t*>(scratch_.ids.data());
-  set->n_rows = *overflow ? kept_.n_archive_ids() : &scratch_.n_ids;
-  return {};
+  std::fill(scratch_.omitted.begin(), scratch_.omitted.end(), std::numeric_limits<float>::quiet_NaN());
+  std::fill_n(scratch_.n_stage, 2, 0);
+  return {.q = q,
+          .kept_max = part_max(0),
+          .kept_lse = part_lse(0),
+          .attended_lse = TensorView(scratch_.attended_lse.data(), DType::kF32, {1, h_q_}),
+          .rows = closed_pages(),
+          .n_closed = rows_.n_closed(),
+          .kept = kept_.mask(),
+          .scale = scale_,
+          .ids = TensorView(scratch_.ids.data(), DType::kI32, {1, capacity}),
+          .n_ids = TensorView(&scratch_.n_ids, DType::kI32, {1}),
+          .n_fired = TensorView(&scratch_.n_fired, DType::kI32, {1}),
+          .omitted = TensorView(scratch_.omitted.data(), DType::kF32, {1, h_q_}),
+          .n_stage = TensorView(scratch_.n_stage, DType::kI64, {1, 2})};
+}
+
+Status BlockCache::attend_archive(const ConstTensorView& q, int64_t* n_parts, StepRecord* step, Stream& stream) {
+  VESTIGE_TRY(ops::merge_parts({.part = TensorView(scratch_.part.data(), DType::kF32, {2, 1, h_q_, layout_.d_content}),
+                                .lse = TensorView(scratch_.lse.data(), DType::kF32, {2, 1, h_q_}),
+                                .out = TensorView(scratch_.attended.data(), DType::kF32, {1, h_q_, layout_.d_content}),
+                                .lse_out = TensorView(scratch_.attended_lse.data(), DType::kF32, {1, h_q_})},
+                               stream));
+  const RecallStep recall = recall_step(q);
+  VESTIGE_TRY(index_->recall(recall, stream));
+  VESTIGE_TRY(stream.synchronize());
+  const bool overflow = scratch_.n_fired > index_->max_recall();
+  const RowSet set = {.pages = closed_pages(),
+                      .ids = overflow ? kept_.archive_ids() : recall.ids.as<int32_t>(),
+                      .n_rows = overflow ? kept_.n_archive_ids() : &scratch_.n_ids};
+  step->n_recalled = *set.n_rows;
+  step->n_overflowed = overflow ? 1 : 0;
+  std::copy_n(scratch_.n_stage, 2, step->n_scanned);
+  step->archive_bytes = index_->scan_bytes(rows_.n_closed()) + scratch_.n_stage[1] * index_->second_bytes() +
+                        step->n_recalled * layout_.row_bytes();
+  if (step->n_recalled > 0) VESTIGE_TRY(attend_part(q, (*n_parts)++, set, stream));
+  scratch_.n_coded = 0;
+  if (overflow) std::fill(scratch_.omitted.begin(), scratch_.omitted.end(), 0.0f);
+  if (overflow || !index_->attends_codes()) return {};
+  VESTIGE_TRY(index_->attend_codes(recall,
+                                   {.out = part_out(*n_parts),
+                                    .lse = part_lse(*n_parts),
+                                    .error = TensorView(scratch_.error.data(), DType::kF32, {1, h_q_, 3}),
+                                    .n_coded = TensorView(&scratch_.n_coded, DType::kI64, {1})},
+                                   stream));
+  ++*n_parts;
+  step->n_coded = scratch_.n_coded;
+  return stream.synchronize();
+}
+
+void BlockCache::certify(const TensorView& out, StepRecord* step) const {
+  const bool coded = step->n_coded > 0;
+  const float* attended = reinterpret_cast<const float*>(scratch_.attended_lse.data());
+  double omitted_sum = 0, error_sum = 0;
+  for (int32_t i = 0; i < h_q_; ++i) {
+    const auto head = static_cast<size_t>(i);
+    const double total = double(scratch_.final_lse[head]);
+    if (!coded) {
+      const double left = double(scratch_.omitted[head]) * std::exp(double(attended[i]) - total);
+      // Not a number: no bound is known.
+      const double share = left == 0 ? 0.0 : std::isfinite(left) ? left / (1 + left) : 1.0;
+      omitted_sum += share;
+      step->omitted_max = std::max(step->omitted_max, share);
+      continue;
+    }
+    const float* o = out.as<float>() + i * layout_.d_content;
+    double square = 0;
+    for (int32_t c = 0; c < layout_.d_content; ++c) square += double(o[c]) * double(o[c]);
+    const double most = double(index_->max_content_norm()), norm = std::sqrt(square);
+    const float* lse = reinterpret_cast<const float*>(scratch_.lse.data()) + (step->n_recalled > 0 ? 3 : 2) * h_q_;
+    const double share = std::min(1.0, std::exp(double(lse[i]) - total));
+    const float* e = scratch_.error.data() + 3 * i;
+    const double over = share * (2 * double(e[0]) + double(e[1]) * (most + norm));
+    const double bound = over / (1 - share + share * double(e[2]));
+    // Whatever the codes say, both outputs are averages of contents.
+    const double relative = most > 0 ? std::min(std::isfinite(bound) ? bound : INFINITY, most + norm) / most : 0.0;
+    error_sum += relative;
+    step->error_max = std::max(step->error_max, relative);
+  }
+  step->omitted_sum = omitted_sum / h_q_;
+  step->error_sum = error_sum / h_q_;
 }
 
 Status BlockCache::attend_parts(const ConstTensorView& q, const TensorView& out, const TensorView& lse,
@@ -173,24 +245,24 @@ Status BlockCache::attend_parts(const ConstTensorView& q, const TensorView& out,
   step.n_tail = rows_.n_tail();
   step.n_archived = kept_.n_archived();
   int64_t n_parts = 2;
-  if (index_ != nullptr && kept_.n_archived() > 0) {
-    RowSet recalled;
-    bool overflow = false;
-    VESTIGE_TRY(recall(q, &recalled, &overflow, stream));
-    step.n_recalled = *recalled.n_rows;
-    step.n_overflowed = overflow ? 1 : 0;
-    step.read_bytes = index_->scan_bytes(rows_.n_closed());
-    if (step.n_recalled > 0) VESTIGE_TRY(attend_part(q, n_parts++, recalled, stream));
-  }
+  const bool recalls = index_ != nullptr && kept_.n_archived() > 0;
+  if (recalls) VESTIGE_TRY(attend_archive(q, &n_parts, &step, stream));
+  const TensorView final_lse = recalls ? TensorView(scratch_.final_lse.data(), DType::kF32, {1, h_q_}) : lse;
   VESTIGE_TRY(
       ops::merge_parts({.part = TensorView(scratch_.part.data(), DType::kF32, {n_parts, 1, h_q_, layout_.d_content}),
                         .lse = TensorView(scratch_.lse.data(), DType::kF32, {n_parts, 1, h_q_}),
                         .out = out,
-                        .lse_out = lse},
+                        .lse_out = final_lse},
                        stream));
+  if (recalls && !lse.empty()) std::copy_n(scratch_.final_lse.data(), h_q_, lse.as<float>());
   if (record == nullptr) return {};
   VESTIGE_TRY(stream.synchronize());
-  step.read_bytes += (step.n_kept + step.n_tail + step.n_recalled) * layout_.row_bytes();
+  if (recalls) {
+    certify(out, &step);
+  } else if (kept_.n_archived() > 0) {
+    step.omitted_max = step.omitted_sum = 1;  // no index: nobody knows
+  }
+  step.read_bytes = step.archive_bytes + (step.n_kept + step.n_tail) * layout_.row_bytes();
   step.full_bytes = rows_.n_rows() * layout_.row_bytes();
   step.attend_us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
   record->add(step);

@@ -14,12 +14,15 @@
 
 namespace vestige {
 
-inline constexpr int64_t kMaxParts = 3;  // kept, tail, recalled
+inline constexpr int64_t kMaxParts = 4;  // kept, tail, recalled, coded
 
 /// What attend() and the index write into, sized once so that a step allocates nothing.
 struct Scratch {
   Buffer part, lse, max, ids;
+  Buffer attended, attended_lse;  // kept and tail rows together
+  std::vector<float> omitted, final_lse, error;
   int32_t n_ids = 0, n_fired = 0;
+  int64_t n_stage[2] = {0, 0}, n_coded = 0;
 };
 
 class BlockCache final : public LayerCache {
@@ -88,8 +91,14 @@ class BlockCache final : public LayerCache {
   ConstTensorView score_view(const Buffer& score, int64_t n) const { return {score.data(), DType::kF32, {n}}; }
   Status close_block(Stream& stream);
   Status attend_part(const ConstTensorView& q, int64_t part, const RowSet& set, Stream& stream);
-  /// The rows this step wants from the archive; sets `overflow` if it wants all of them.
-  Status recall(const ConstTensorView& q, RowSet* set, bool* overflow, Stream& stream);
+  /// The archive's share of a step: parts from the index, counted in `step`; n_parts grows by what joins.
+  Status attend_archive(const ConstTensorView& q, int64_t* n_parts, StepRecord* step, Stream& stream);
+  /// What the step may have missed, from the final lse and output.
+  void certify(const TensorView& out, StepRecord* step) const;
+  RecallStep recall_step(const ConstTensorView& q);
+  TensorView part_out(int64_t part) const {
+    return TensorView(scratch_.part.data(), DType::kF32, {kMaxParts, h_q_, layout_.d_content}).slice(part, 1);
+  }
   TensorView part_lse(int64_t part) const {
     return TensorView(scratch_.lse.data(), DType::kF32, {kMaxParts, h_q_}).slice(part, 1);
   }

@@ -20,6 +20,10 @@ std::unique_ptr<PromptScorer> CachePolicy::create_scorer(const RowLayout&, int32
 
 std::unique_ptr<RecallIndex> CachePolicy::create_index(const RowLayout&) const { return nullptr; }
 
+Status RecallIndex::attend_codes(const RecallStep&, const CodedPart&, Stream&) {
+  return internal_error("this recall index attends no codes");
+}
+
 Status TensorSink::put_rows(const std::string& name, std::span<const ConstTensorView> parts) {
   if (parts.empty()) return invalid_argument("put_rows %s: no parts", name.c_str());
   if (parts.size() == 1) return put(name, parts[0]);

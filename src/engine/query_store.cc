@@ -40,8 +40,8 @@ void QueryStore::drop_before(int64_t position) {
   first_slab_ = slab;
 }
 
-void QueryStore::trim(int64_t n_tokens) {
-  n_wanted_ = std::min(n_wanted_, n_tokens);
+void QueryStore::want(int64_t n_tokens) {
+  n_wanted_ = n_tokens;
   drop_before(end_ - std::min(end_, n_wanted_));
 }
 

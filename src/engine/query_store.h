@@ -23,8 +23,8 @@ class QueryStore {
 
   /// Adds the queries [t, h_q, d] f32 of tokens [position, position + t), which follow the last ones added.
   Status add(const ConstTensorView& queries, int64_t position);
-  /// Wants fewer from now on, and frees what nobody wants.
-  void trim(int64_t n_tokens);
+  /// Wants another number from now on, and frees what nobody wants.
+  void want(int64_t n_tokens);
   /// Tokens at hand: those wanted, or as many as there were.
   int64_t size() const { return end_ - begin_; }
   int64_t begin() const { return begin_; }

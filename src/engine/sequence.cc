@@ -6,6 +6,9 @@ namespace vestige {
 
 namespace {
 
+/// Passes of up to kGemvRows tokens have other bits than longer ones, so no document may end in one: reading holds back
+/// so much that the rest can be cut in two.
+constexpr int64_t kLongestRest = Model::kTileTokens + MatmulParams::kGemvRows;
 constexpr size_t kFeedTokens = 8;  // of one pass: the model reads its weights once for these, with the same bits
 
 }  // namespace
@@ -25,6 +28,12 @@ Result<std::unique_ptr<Context>> Context::create(Engine& engine, const PolicyCon
 Status Sequence::check_whole() const {
   if (!broken_) return {};
   return invalid_argument("the context is unusable since an earlier call failed midway, create or load another");
+}
+
+Status Sequence::check_finished(const char* call) const {
+  if (!finished_) return invalid_argument("%s before finish_reading()", call);
+  if (n_computed_ == n_tokens()) return {};
+  return invalid_argument("%s before extend() is through: it was stopped, call it again", call);
 }
 
 /// A pass that fails, or throws, leaves the context broken.
@@ -76,8 +85,18 @@ Status Sequence::read_tokens(std::span<const int32_t> tokens, const ProgressFn& 
   VESTIGE_TRY(check_tokens(tokens));
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
   logits_.clear();
-  while (n_tokens() - n_computed_ >= Model::kTileTokens) {
+  while (n_tokens() - n_computed_ > kLongestRest) {
     VESTIGE_TRY(compute_tile(Model::kTileTokens));
+    if (progress && !progress(n_computed_, n_tokens())) return cancelled("reading was stopped");
+  }
+  return {};
+}
+
+Status Sequence::compute_rest(const ProgressFn& progress) {
+  while (n_computed_ < n_tokens()) {
+    const int64_t left = n_tokens() - n_computed_;
+    const bool whole = left <= Model::kTileTokens || left > kLongestRest;
+    VESTIGE_TRY(compute_tile(whole ? std::min(left, Model::kTileTokens) : Model::kTileTokens / 2));
     if (progress && !progress(n_computed_, n_tokens())) return cancelled("reading was stopped");
   }
   return {};
@@ -88,16 +107,9 @@ Status Sequence::finish(const ProgressFn& progress) {
   if (finished_) return {};
   if (tokens_.empty()) return invalid_argument("the document is empty, want at least one token");
   ended_ = true;
-  // After a stopped read() more than one tile may be left.
-  while (n_tokens() - n_computed_ > Model::kTileTokens) {
-    VESTIGE_TRY(compute_tile(Model::kTileTokens));
-    if (progress && !progress(n_computed_, n_tokens())) return cancelled("reading was stopped");
-  }
-  if (n_computed_ < n_tokens()) VESTIGE_TRY(compute_tile(n_tokens() - n_computed_));
-  if (progress && !progress(n_computed_, n_tokens())) return cancelled("reading was stopped");
+  VESTIGE_TRY(compute_rest(progress));
   VESTIGE_TRY(settle(progress));
-  for (size_t i = 0; queries_ != nullptr && i < queries_->size(); ++i) (*queries_)[i].trim(options_.n_kept_queries);
-  if (options_.n_kept_queries == 0) queries_ = nullptr;
+  hold_queries(options_.n_kept_queries);
   n_document_ = n_tokens();
   finished_ = true;
   return {};
@@ -125,7 +137,7 @@ Status Sequence::compute_tile(int64_t n_tokens) {
 
 Status Sequence::feed_tokens(std::span<const int32_t> tokens, StepRecord* record) {
   VESTIGE_TRY(check_whole());
-  if (!finished_) return invalid_argument("feed() before finish_reading()");
+  VESTIGE_TRY(check_finished("feed()"));
   VESTIGE_TRY(check_tokens(tokens));
   const size_t n_wanted = tokens_.size() + tokens.size();  // nothing may fail between the caches' rows and ours
   if (n_wanted > tokens_.capacity()) tokens_.reserve(std::max(n_wanted, tokens_.capacity() * 2));
@@ -149,7 +161,7 @@ Status Sequence::feed_tokens(std::span<const int32_t> tokens, StepRecord* record
 Result<std::span<const float>> Sequence::compute_logits() {
   VESTIGE_TRY(check_whole());
   if (n_computed_ == 0) return invalid_argument("logits() before any token was computed");
-  if (n_computed_ < n_tokens()) return invalid_argument("logits() before finish_reading()");
+  VESTIGE_TRY(check_finished("logits()"));
   if (logits_.empty()) {
     std::vector<float> values(static_cast<size_t>(engine_.model().info().n_vocab));
     const TensorView out(values.data(), DType::kF32, {static_cast<int64_t>(values.size())});

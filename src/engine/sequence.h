@@ -10,6 +10,7 @@
 #include "base/guarded.h"
 #include "engine/query_store.h"
 #include "vestige/engine.h"
+#include "vestige/ops/matmul.h"
 
 namespace vestige {
 
@@ -26,6 +27,9 @@ class Sequence final : public Context {
   }
   Status finish_reading(const ProgressFn& progress) override {
     return guarded([&] { return finish(progress); });
+  }
+  Status extend(std::span<const int32_t> tokens, const ProgressFn& progress) override {
+    return guarded([&] { return extend_tokens(tokens, progress); });
   }
   Status feed(std::span<const int32_t> tokens, StepRecord* record) override {
     return guarded([&] { return feed_tokens(tokens, record); });
@@ -47,13 +51,18 @@ class Sequence final : public Context {
  private:
   Status read_tokens(std::span<const int32_t> tokens, const ProgressFn& progress);
   Status finish(const ProgressFn& progress);
+  Status extend_tokens(std::span<const int32_t> tokens, const ProgressFn& progress);
   Status feed_tokens(std::span<const int32_t> tokens, StepRecord* record);
   Result<std::span<const float>> compute_logits();
   Status save_file(const std::string& path, const ProgressFn& progress) const;
   Status check_whole() const;
+  Status check_finished(const char* call) const;
   Status forward(const ForwardParams& params);
   Status check_tokens(std::span<const int32_t> tokens) const;
   Status compute_tile(int64_t n_tokens);
+  /// All that is left, in passes whose bits do not depend on where they are cut.
+  Status compute_rest(const ProgressFn& progress);
+  void hold_queries(int64_t n_tokens);
   Result<std::unique_ptr<Context>> fork_as(const PolicyConfig& policy) const;
   /// Empty after prepare(): stands where `from` does. Its caches and this one's share closed blocks.
   Status copy_from(const Sequence& from);
@@ -88,7 +97,8 @@ class Sequence final : public Context {
   std::vector<float> last_hidden_;
   std::vector<float> logits_;  ///< empty until asked for
   int64_t n_computed_ = 0;     ///< tokens whose rows are in the caches
-  int64_t n_document_ = 0;     ///< tokens that finish_reading() found, or the file; more were fed
+  int64_t n_document_ = 0;     ///< tokens that finish_reading() or extend() found, or the file; more were fed
+  int64_t extend_from_ = 0;    ///< where the last extend() began
   bool ended_ = false;         ///< finish_reading() began: the remainder is no whole tile, so nothing can follow it
   bool finished_ = false;      ///< and succeeded
   bool broken_ = false;        ///< a pass stopped midway: some layers have its rows, others do not

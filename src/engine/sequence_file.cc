@@ -52,7 +52,7 @@ Status Sequence::save_parts(TensorSink& sink) const {
 
 Status Sequence::save_file(const std::string& path, const ProgressFn& progress) const {
   VESTIGE_TRY(check_whole());
-  if (!finished_) return invalid_argument("save() before finish_reading()");
+  VESTIGE_TRY(check_finished("save()"));
   VESTIGE_TRY(engine_.stream().synchronize());
   ContextHeader header;
   header.model_identity = engine_.model().info().identity;

@@ -68,6 +68,38 @@ Status Sequence::fit_recall() {
   return {};
 }
 
+void Sequence::hold_queries(int64_t n_tokens) {
+  if (n_tokens == 0) queries_ = nullptr;
+  for (size_t i = 0; queries_ != nullptr && i < queries_->size(); ++i) (*queries_)[i].want(n_tokens);
+}
+
+// Forks may read the queries of this context, so an extension works on a copy of them.
+Status Sequence::extend_tokens(std::span<const int32_t> tokens, const ProgressFn& progress) {
+  VESTIGE_TRY(check_whole());
+  if (!finished_) return invalid_argument("extend() before finish_reading()");
+  VESTIGE_TRY(check_tokens(tokens));
+  if (n_computed_ == n_tokens()) {
+    if (tokens.empty()) return {};
+    const int64_t n_held = std::max(has_index_ ? kFitTokens : 0, options_.n_kept_queries);
+    const bool follows = queries_ != nullptr && queries_->front().end() == n_computed_;
+    queries_ = follows ? std::make_shared<std::vector<QueryStore>>(*queries_)
+                       : std::make_shared<std::vector<QueryStore>>(caches_.size(), QueryStore(n_held, n_computed_));
+    hold_queries(n_held);
+    extend_from_ = n_computed_;
+  }
+  tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
+  logits_.clear();
+  VESTIGE_TRY(compute_rest(progress));
+  if (n_tokens() - extend_from_ >= kFitTokens) {
+    broken_ = true;
+    VESTIGE_TRY(fit_recall());
+    broken_ = false;
+  }
+  hold_queries(options_.n_kept_queries);
+  n_document_ = n_tokens();
+  return {};
+}
+
 Status Sequence::copy_from(const Sequence& from) {
   for (size_t i = 0; i < caches_.size(); ++i) {
     VESTIGE_TRY(caches_[i]->share_rows(*from.caches_[i], engine_.stream()));
@@ -85,7 +117,7 @@ Status Sequence::copy_from(const Sequence& from) {
 
 Result<std::unique_ptr<Context>> Sequence::fork_as(const PolicyConfig& policy) const {
   VESTIGE_TRY(check_whole());
-  if (!finished_) return invalid_argument("fork() before finish_reading()");
+  VESTIGE_TRY(check_finished("fork()"));
   if (n_tokens() != n_document_) {
     return invalid_argument("fork() after feed(): %lld tokens, the document has %lld",
                             static_cast<long long>(n_tokens()), static_cast<long long>(n_document_));

@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "base/half.h"
 #include "base/json.h"
+#include "base/load_number.h"
 #include "base/sha256.h"
 
 namespace vestige {
@@ -61,19 +61,6 @@ ConstTensorView dense_view(const void* data, DType dtype, const std::vector<int6
       return {data, dtype, {shape[0], shape[1]}};
     default:
       return {data, dtype, {shape[0], shape[1], shape[2]}};
-  }
-}
-
-float element(const ConstTensorView& view, int64_t i) {
-  switch (view.dtype) {
-    case DType::kF32:
-      return view.as<float>()[i];
-    case DType::kBF16:
-      return bf16_to_f32(view.as<uint16_t>()[i]);
-    case DType::kF16:
-      return f16_to_f32(view.as<uint16_t>()[i]);
-    default:
-      return f8e4m3_to_f32(view.as<uint8_t>()[i]);
   }
 }
 
@@ -160,7 +147,7 @@ Result<ConstTensorView> Weights::widen(const Weight& weight) {
   const ConstTensorView& in = weight.data;
   const int64_t n = in.n_elements(), n_columns = in.dim(in.rank - 1);
   VESTIGE_ASSIGN(float* const out, allocate(n));
-  for (int64_t i = 0; i < n; ++i) out[i] = element(in, i);
+  for (int64_t i = 0; i < n; ++i) out[i] = load_number(in.data, in.dtype, i);
   if (in.dtype == DType::kF8E4M3) {
     const float* scale = weight.scale.as<float>();
     for (int64_t i = 0; i < n; ++i) {

@@ -96,6 +96,28 @@ TEST_F(DenseChecks, RmsNormAndSiluMul) {
   EXPECT_TRUE(refused(ops::silu_mul({view(a_, {2, 8}), view(b_, {2, 7}), view(c_, {2, 8})}, *s_), "up"));
 }
 
+TEST_F(DenseChecks, Rotate) {
+  std::vector<int32_t> positions = {0, INT32_MAX};
+  const RotateParams good{
+      .x = view(a_, {2, 3, 4}), .positions = {positions.data(), DType::kI32, {2}}, .frequencies = view(b_, {2})};
+  ASSERT_TRUE(ok(ops::rotate(good, *s_)));
+  RotateParams p = good;
+  p.x = view(a_, {2, 3, 5});
+  EXPECT_TRUE(refused(ops::rotate(p, *s_), "d = 5"));
+  p = good, p.x.stride[0] = 0;
+  EXPECT_TRUE(refused(ops::rotate(p, *s_), "x"));
+  p = good, p.frequencies = view(b_, {4});
+  EXPECT_TRUE(refused(ops::rotate(p, *s_), "frequencies"));
+  for (float scale : {0.0f, -1.0f, std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    p = good, p.scale = scale;
+    EXPECT_TRUE(refused(ops::rotate(p, *s_), "scale"));
+  }
+  p = good, p.positions = {positions.data(), DType::kI32, {1}};
+  EXPECT_TRUE(refused(ops::rotate(p, *s_), "positions"));
+  positions[1] = -1;
+  EXPECT_TRUE(refused(ops::rotate(good, *s_), "positions[1] = -1"));
+}
+
 TEST_F(DenseChecks, ShortConv) {
   const ShortConvParams good{view(a_, {3, 8}), view(b_, {8, 4}), view(c_, {3, 8}), view(d_, {3, 8})};
   ASSERT_TRUE(ok(ops::short_conv(good, *s_)));

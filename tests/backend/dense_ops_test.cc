@@ -20,6 +20,7 @@ TEST(DenseOps, HeadMatmul) { check_cases(kHeadMatmulCases, kHeadMatmulBound); }
 TEST(DenseOps, GatherRows) { check_cases(kGatherRowsCases, kGatherRowsBound); }
 TEST(DenseOps, RmsNorm) { check_cases(kRmsNormCases, kRmsNormBound); }
 TEST(DenseOps, SiluMul) { check_cases(kSiluMulCases, kSiluMulBound); }
+TEST(DenseOps, Rotate) { check_cases(kRotateCases, kRotateBound); }
 TEST(DenseOps, ShortConv) { check_cases(kShortConvCases, kShortConvBound); }
 TEST(DenseOps, KdaGate) { check_cases(kKdaGateCases, kKdaGateBound); }
 TEST(DenseOps, Kda) { check_cases(kKdaCases, kKdaBound); }
@@ -84,6 +85,22 @@ TEST_P(DenseValues, SiluMul) {
   Floats gate = {1, -1, 0}, up = {2, 1, 5}, out(3);
   ASSERT_TRUE(ok(ops::silu_mul({rows(gate, 1, 3, 3), rows(up, 1, 3, 3), rows(out, 1, 3, 3)}, *s_)));
   EXPECT_TRUE(close(out, {1.46211716f, -0.268941421f, 0}, 1e-6));
+}
+
+TEST_P(DenseValues, Rotate) {
+  // Position 3: the first pair turns by 3 * pi / 6, a quarter turn; the second by 3 * pi / 3, half a turn. Doubled.
+  const Floats start = {1, 2, 3, 4};
+  Floats x = start, frequencies = {0.52359878f, 1.04719755f};
+  const int32_t position = 3;
+  RotateParams p{.x = heads(x, 1, 1, 4, 0),
+                 .positions = {&position, DType::kI32, {1}},
+                 .frequencies = {frequencies.data(), DType::kF32, {2}},
+                 .scale = 2};
+  ASSERT_TRUE(ok(ops::rotate(p, *s_)));
+  EXPECT_TRUE(close(x, {-4, 2, -6, -8}, 1e-6));
+  x = start, p.interleaved = false;  // pairs (1, 3) and (2, 4)
+  ASSERT_TRUE(ok(ops::rotate(p, *s_)));
+  EXPECT_TRUE(close(x, {-6, -4, 2, -8}, 1e-6));
 }
 
 TEST_P(DenseValues, ShortConvOrderOfTapsAndState) {

@@ -11,6 +11,7 @@
 #include "tests/backend/kda_gate_cases.h"
 #include "tests/backend/matmul_cases.h"
 #include "tests/backend/rms_norm_cases.h"
+#include "tests/backend/rotate_cases.h"
 #include "tests/backend/route_experts_cases.h"
 #include "tests/backend/short_conv_cases.h"
 #include "tests/backend/silu_mul_cases.h"
@@ -119,6 +120,19 @@ inline Floats run(const SiluMulCase& c, Stream& s) {
   EXPECT_TRUE(ok(ops::silu_mul(
       {.gate = in, .up = rows(up, c.t, c.n, c.n), .out = c.in_place ? in : rows(out, c.t, c.n, c.n + c.pad)}, s)));
   return c.in_place ? gate : out;
+}
+
+inline Floats run(const RotateCase& c, Stream& s) {
+  Floats x = numbers(c.t * c.h * (c.d + c.pad), 1), frequencies = numbers(c.d / 2, 2, 0.5f, 0.5f);
+  std::vector<int32_t> positions;
+  for (int64_t i = 0; i < c.t; ++i) positions.push_back(c.first + static_cast<int32_t>(3 * i));
+  EXPECT_TRUE(ok(ops::rotate({.x = heads(x, c.t, c.h, c.d, c.pad),
+                              .positions = {positions.data(), DType::kI32, {c.t}},
+                              .frequencies = {frequencies.data(), DType::kF32, {c.d / 2}},
+                              .scale = c.scale,
+                              .interleaved = c.interleaved},
+                             s)));
+  return x;
 }
 
 inline Floats run(const ShortConvCase& c, Stream& s) {

@@ -120,6 +120,22 @@ inline Status fit(LayerCache& cache, const std::vector<float>& queries, Stream& 
                           stream);
 }
 
+/// Hands the queries that its policy wants to the cache, `chunk` tokens a call, and lets it choose anew. The last of
+/// `queries` is that of the last row; policies that want a second pass' or others' queries get all of them, past the
+/// end.
+inline Status observe(LayerCache& cache, const std::vector<float>& queries, Stream& stream, int64_t chunk = 1 << 20) {
+  const int64_t h = cache.h_q(), d = cache.layout().d_row();
+  const int64_t n = std::min(static_cast<int64_t>(queries.size()) / (h * d), cache.n_rows());
+  const ObservedQueries kind = cache.policy().observes();
+  const int64_t first = kind == ObservedQueries::kPrompt ? std::max<int64_t>(0, n - cache.policy().n_observed()) : 0;
+  const int64_t at = kind == ObservedQueries::kPrompt ? cache.n_rows() - n : cache.n_rows();
+  for (int64_t i = first; i < n; i += chunk) {
+    const int64_t count = std::min(chunk, n - i);
+    VESTIGE_TRY(cache.observe(ConstTensorView(queries.data() + i * h * d, DType::kF32, {count, h, d}), at + i, stream));
+  }
+  return cache.rescore(stream);
+}
+
 /// Everything a cache holds, by name.
 inline MemoryStore saved(const LayerCache& cache) {
   MemoryStore store;

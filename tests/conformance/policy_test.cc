@@ -55,6 +55,12 @@ class PolicyTest : public ::testing::TestWithParam<Case> {
     }
   }
 
+  /// The end of a prefill: the scorer, if any, then the index, if any.
+  void finish_reading(LayerCache& cache, Stream& s, int64_t chunk = 1 << 20) const {
+    VESTIGE_ASSERT_OK(observe(cache, queries_, s, chunk));
+    VESTIGE_ASSERT_OK(fit(cache, queries_, s));
+  }
+
   void SetUp() override {
     rows_ = make_rows(6 * block(), layout());
     queries_ = make_queries(16, shape().h_q, layout());
@@ -68,7 +74,7 @@ TEST_P(PolicyTest, RatioOneEqualsFull) {
   for (int64_t i = 0; i < 5; ++i) {
     VESTIGE_ASSERT_OK(one->append(rows(i * block() * 2 / 3, block() * 2 / 3), *s));
     VESTIGE_ASSERT_OK(full->append(rows(i * block() * 2 / 3, block() * 2 / 3), *s));
-    if (i == 3) VESTIGE_ASSERT_OK(fit(*one, queries_, *s));
+    if (i == 3) finish_reading(*one, *s);
     const Attended a = attend(*one, query(i), *s), b = attend(*full, query(i), *s);
     EXPECT_TRUE(same_bits(a.out, b.out) && same_bits(a.lse, b.lse)) << "at " << one->n_rows() << " rows";
     EXPECT_EQ(a.record.read_bytes, b.record.read_bytes);
@@ -81,6 +87,7 @@ TEST_P(PolicyTest, PartitionsTheRows) {
   auto c = cache();
   for (int64_t n = 0, step = 23; n + step <= 3 * block(); n += step) {
     VESTIGE_ASSERT_OK(c->append(rows(n, step), *s));
+    if (n / step == 4) VESTIGE_ASSERT_OK(observe(*c, queries_, *s));
     ASSERT_EQ(c->n_rows(), n + step);
     ASSERT_EQ(c->n_closed(), (n + step) / block() * block());
     const std::vector<int32_t> kept = c->kept_ids();
@@ -121,13 +128,13 @@ TEST_P(PolicyTest, ChunkingChangesNothing) {
   const int64_t n = 3 * block() + 17;
   auto once = cache();
   VESTIGE_ASSERT_OK(once->append(rows(0, n), *s));
-  VESTIGE_ASSERT_OK(fit(*once, queries_, *s));
+  finish_reading(*once, *s);
   const MemoryStore want = saved(*once);
   const Attended step = attend(*once, query(1), *s);
   for (int64_t chunk : {int64_t{1}, int64_t{37}, block(), 2 * block() + 1}) {
     auto c = cache();
     append_in_chunks(*c, n, chunk, *s);
-    VESTIGE_ASSERT_OK(fit(*c, queries_, *s));
+    finish_reading(*c, *s, chunk);
     EXPECT_TRUE(saved(*c).tensors == want.tensors) << "chunk " << chunk;
     const Attended a = attend(*c, query(1), *s);
     EXPECT_TRUE(same_bits(a.out, step.out) && same_bits(a.lse, step.lse)) << "chunk " << chunk;
@@ -142,7 +149,7 @@ TEST_P(PolicyTest, ThreadsChangeNothing) {
     auto s = stream(n_threads);
     auto c = cache();
     append_in_chunks(*c, 3 * block() + 17, 100, *s);
-    VESTIGE_ASSERT_OK(fit(*c, queries_, *s));
+    finish_reading(*c, *s);
     append_in_chunks(*c, block(), block(), *s);
     const Attended a = attend(*c, query(1), *s);
     if (n_threads == 1) {
@@ -169,7 +176,7 @@ TEST_P(PolicyTest, BytesEqualAllocation) {
   auto s = stream();
   const auto fill = [&](LayerCache& c) {
     append_in_chunks(c, 4 * block() + 1, 100, *s);
-    VESTIGE_ASSERT_OK(fit(c, queries_, *s));
+    finish_reading(c, *s);
   };
   fill(*cache());  // the ops keep working memory of their own from the first call on
   const size_t before = heap_bytes();
@@ -184,7 +191,7 @@ TEST_P(PolicyTest, BytesEqualAllocation) {
                               (n_archived > 0 ? c->n_kept() * layout().row_bytes() : 0));
   int64_t index = 0;
   const MemoryStore store = saved(*c);
-  for (const char* name : {"basis", "sketch", "residual"}) {
+  for (const char* name : {"basis", "sketch", "residual", "page_upper", "page_lower", "page_radius"}) {
     if (store.tensors.contains(name)) index += static_cast<int64_t>(store.tensors.at(name).bytes.size());
   }
   EXPECT_EQ(b.index, index);
@@ -200,7 +207,7 @@ TEST_P(PolicyTest, SaveLoadContinueEqualsContinue) {
   for (int64_t n : {int64_t{0}, int64_t{17}, 2 * block(), 3 * block() - 10}) {
     auto a = cache(), b = cache();
     append_in_chunks(*a, n, 64, *s);
-    if (n >= 16) VESTIGE_ASSERT_OK(fit(*a, queries_, *s));
+    if (n >= 16) finish_reading(*a, *s);
     const MemoryStore store = saved(*a);  // b's closed rows are views of it
     VESTIGE_ASSERT_OK(b->load("", store));
     EXPECT_TRUE(saved(*b).tensors == store.tensors) << n;
@@ -221,7 +228,7 @@ TEST_P(PolicyTest, BelowOneBlockIsFull) {
   auto c = cache(32), full = make_cache(shape(), "full");
   VESTIGE_ASSERT_OK(c->append(rows(0, block() - 1), *s));
   VESTIGE_ASSERT_OK(full->append(rows(0, block() - 1), *s));
-  VESTIGE_ASSERT_OK(fit(*c, queries_, *s));
+  finish_reading(*c, *s);
   const Attended a = attend(*c, query(0), *s), b = attend(*full, query(0), *s);
   EXPECT_TRUE(same_bits(a.out, b.out) && same_bits(a.lse, b.lse));
   EXPECT_EQ(a.record.n_tail, block() - 1);
@@ -238,6 +245,7 @@ TEST_P(PolicyTest, AttendEqualsFloat64) {
     int n_checked = 0, n_with_archive = 0;
     for (int64_t i = 0; i < 6; ++i) {
       VESTIGE_ASSERT_OK(c->append(rows(i * 50, 50), *s));
+      if (i == 3) VESTIGE_ASSERT_OK(observe(*c, queries_, *s));
       const Attended a = attend(*c, query(i), *s);
       const StepRecord& r = a.record;
       if (r.n_recalled != 0 && r.n_recalled != r.n_archived) continue;
@@ -256,6 +264,30 @@ TEST_P(PolicyTest, EmptyCacheAttendsNothing) {
   const Attended a = attend(*c, query(0), *s);
   for (float x : a.out) EXPECT_EQ(x, 0.0f);
   for (float x : a.lse) EXPECT_EQ(x, -INFINITY);
+}
+
+// What a scorer says is what the cache goes by: other rows are kept than before, all promises hold, and a second
+// observation starts anew.
+TEST_P(PolicyTest, ObservationPicksTheRows) {
+  auto s = stream();
+  auto c = cache();
+  if (c->policy().observes() == ObservedQueries::kNone) {
+    EXPECT_EQ(c->policy().create_scorer(layout(), shape().h_q), nullptr);
+    return;
+  }
+  ASSERT_NE(c->policy().create_scorer(layout(), shape().h_q), nullptr);
+  ASSERT_GE(c->policy().n_observed(), 1);
+  append_in_chunks(*c, 3 * block() + 17, 50, *s);
+  VESTIGE_ASSERT_OK(c->rescore(*s));  // nothing observed: nothing changes
+  const std::vector<int32_t> before = c->kept_ids();
+  const int64_t n_kept = c->n_kept();
+  VESTIGE_ASSERT_OK(observe(*c, queries_, *s));
+  const MemoryStore once = saved(*c);
+  EXPECT_NE(c->kept_ids(), before);
+  EXPECT_LE(std::abs(c->n_kept() - n_kept), c->policy().config().n_sinks);
+  expect_attends(attend(*c, query(3), *s), query(3), rows_, kept_and_tail(*c), shape());
+  VESTIGE_ASSERT_OK(observe(*c, queries_, *s));
+  EXPECT_TRUE(saved(*c).tensors == once.tensors);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, PolicyTest, ::testing::ValuesIn(cases()),

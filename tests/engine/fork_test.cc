@@ -13,7 +13,7 @@ using testing::some_tokens;
 
 class ForkTest : public ::testing::Test {
  protected:
-  ForkTest() : engine_(testing::make_engine(testing::make_tiny_model(folder_, "model"))) {}
+  ForkTest() : engine_(testing::make_engine(testing::with_byte_tokens(testing::make_tiny_model(folder_, "model")))) {}
   void SetUp() override { ASSERT_NE(engine_, nullptr); }
 
   std::unique_ptr<Context> read(const PolicyConfig& policy, const std::vector<int32_t>& tokens,

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -56,6 +57,22 @@ inline std::string make_tiny_model(const ScratchFolder& folder, const std::strin
   fs::copy_file(source / "tokenizer/split_tiny/tokenizer.json", dir + "/tokenizer.json");
   write_bytes(dir + "/config.json", read_bytes((source / "parity/moe_tiny/config.json").string()) + salt);
   return dir;
+}
+
+/// Leaves only the tokens of single bytes in the model's tokenizer: the tiny model has no rows for the others, so text
+/// that the library writes itself would not do.
+inline std::string with_byte_tokens(const std::string& model_dir) {
+  const std::string path = model_dir + "/tokenizer.json";
+  nlohmann::json file = nlohmann::json::parse(read_bytes(path));
+  nlohmann::json bytes = nlohmann::json::object();
+  for (const auto& [token, id] : file["model"]["vocab"].items()) {
+    if (id.get<int>() < 256) bytes[token] = id;
+  }
+  file["model"]["vocab"] = bytes;
+  file["model"]["merges"] = nlohmann::json::array();
+  file["added_tokens"] = nlohmann::json::array();
+  write_bytes(path, file.dump());
+  return model_dir;
 }
 
 inline std::unique_ptr<Engine> make_engine(const std::string& dir, int32_t n_threads = 2,

@@ -56,8 +56,9 @@ struct Checkpoint {
   std::map<std::string, StoredTensor> tensors;
 
   /// tests/parity/moe_tiny: every feature of the architecture in 300 kB.
-  static Checkpoint moe_tiny() {
-    const std::string dir = VESTIGE_SOURCE_DIR "/tests/parity/moe_tiny";
+  static Checkpoint moe_tiny() { return fixture("moe_tiny"); }
+  static Checkpoint fixture(const std::string& name) {
+    const std::string dir = VESTIGE_SOURCE_DIR "/tests/parity/" + name;
     Checkpoint out;
     out.config = read_text(dir + "/config.json");
     auto file = SafetensorsFile::open(dir + "/model.safetensors");

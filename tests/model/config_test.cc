@@ -1,9 +1,13 @@
 #include "model/config.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include "checkpoint.h"
-#include "model/arch/kimi_linear_config.h"
+#include "model/arch/deepseek_v2.h"
+#include "model/arch/kimi_linear.h"
 
 namespace vestige {
 namespace {
@@ -76,7 +80,7 @@ TEST(KimiLinearConfigTest, RefusesWhatItCannotCompute) {
       {"\"num_experts\": 16", "\"num_experts\": 0", "num_experts = 0, want"},
       {"\"full_attn_layers\"", "\"full_layers\"", "layer 3 (counted from 1) is named 0 times"},
       {"\"linear_attn_config\"", "\"linear\"", "linear_attn_config is missing"},
-      {"\"mla_use_nope\": true", "\"mla_use_nope\": false", "mla_use_nope", StatusCode::kUnsupported},
+      {"\"use_cache\": true", "\"attention_bias\": true", "attention_bias = true", StatusCode::kUnsupported},
       {"\"hidden_act\": \"silu\"", "\"hidden_act\": \"gelu\"", "hidden_act = \"gelu\"", StatusCode::kUnsupported},
       {"\"q_lora_rank\": null", "\"q_lora_rank\": 8", "q_lora_rank", StatusCode::kUnsupported},
       {"\"moe_layer_freq\": 1", "\"moe_layer_freq\": 2", "moe_layer_freq = 2", StatusCode::kUnsupported},
@@ -89,6 +93,114 @@ TEST(KimiLinearConfigTest, RefusesWhatItCannotCompute) {
     Checkpoint checkpoint = Checkpoint::moe_tiny();
     checkpoint.edit_config(edit.from, edit.to);
     const Status status = read_kimi_linear_config(parse(checkpoint.config)).status();
+    EXPECT_EQ(status.code(), edit.code) << edit.to << ": " << status.message();
+    EXPECT_NE(status.message().find(edit.message), std::string::npos) << edit.to << ": " << status.message();
+  }
+}
+
+TEST(KimiLinearConfigTest, PositionsOnlyWithoutNope) {
+  Checkpoint checkpoint = Checkpoint::moe_tiny();
+  EXPECT_TRUE(read_kimi_linear_config(parse(checkpoint.config))->mla.rotation.frequencies.empty());
+  checkpoint.edit_config("\"mla_use_nope\": true", "\"mla_use_nope\": false");
+  const auto c = read_kimi_linear_config(parse(checkpoint.config));
+  ASSERT_TRUE(c.ok()) << c.status().message();
+  EXPECT_THAT(c->mla.rotation.frequencies, testing::ElementsAre(1.0f, 0.1f, 0.01f, 0.001f)) << "theta = 10000, 8 wide";
+  EXPECT_TRUE(c->mla.rotation.interleaved);
+  checkpoint.edit_config("\"qk_rope_head_dim\": 8", "\"qk_rope_head_dim\": 7");
+  EXPECT_EQ(read_kimi_linear_config(parse(checkpoint.config)).status().message(),
+            "config.json: qk_rope_head_dim = 7, want an even number");
+}
+
+TEST(RotationTest, YarnIsThatOfTransformers) {
+  // Frequencies, stretch and score factor of transformers 5.24's DeepseekV2RotaryEmbedding for the same keys.
+  struct Case {
+    const char* config;
+    int64_t d_branch;
+    std::vector<float> frequencies;
+    float scale, score_scale;
+  };
+  const Case cases[] = {
+      {R"({"rope_theta": 100, "rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64,
+           "beta_fast": 8, "beta_slow": 1, "mscale": 0.9, "mscale_all_dim": 0.6}})",
+       12,
+       {1.0f, 0.377129108f, 0.134652153f, 0.043750003f, 0.011603971f, 0.00538608711f},
+       1.03839521f,
+       1.17327385f},
+      {R"({"rope_scaling": {"rope_type": "yarn", "factor": 4.0, "truncate": false, "rope_theta": 100}})",
+       12,
+       {1.0f, 0.411327928f, 0.155137122f, 0.0553986356f, 0.0180042572f, 0.00538608711f},
+       1.13862944f,
+       1.0f},
+      {R"({"rope_parameters": {"rope_type": "yarn", "factor": 4.0, "attention_factor": 1.5, "mscale": 2.0,
+           "rope_theta": 100}})",
+       12,
+       {1.0f, 0.394535065f, 0.150810406f, 0.0549999997f, 0.0185663532f, 0.00538608711f},
+       1.5f,
+       1.0f},
+      {R"({"rope_parameters": {"rope_type": "default", "rope_theta": 10000}, "rope_theta": 7})",
+       4,
+       {1.0f, 0.01f},
+       1.0f,
+       1.0f},
+  };
+  for (const Case& one : cases) {
+    const auto got = read_rotation(parse(one.config), one.d_branch, 256);
+    ASSERT_TRUE(got.ok()) << got.status().message();
+    EXPECT_THAT(got->frequencies, testing::Pointwise(testing::FloatNear(1e-6f), one.frequencies)) << one.config;
+    EXPECT_NEAR(got->scale, one.scale, 1e-6f) << one.config;
+    EXPECT_NEAR(got->score_scale, one.score_scale, 1e-6f) << one.config;
+  }
+  // DeepSeek-V2-Lite as published: pairs 0, 10, 17 and 31 of 32.
+  const auto lite = read_rotation(parse(R"({"rope_theta": 10000, "rope_scaling": {"beta_fast": 32, "beta_slow": 1,
+      "factor": 40, "mscale": 0.707, "mscale_all_dim": 0.707, "original_max_position_embeddings": 4096,
+      "type": "yarn"}})"),
+                                  64, 163840);
+  ASSERT_TRUE(lite.ok()) << lite.status().message();
+  const std::pair<size_t, float> pairs[] = {
+      {0, 1.0f}, {10, 0.0562341288f}, {17, 0.00356199732f}, {31, 3.33380353e-06f}};
+  for (const auto& [i, want] : pairs) EXPECT_NEAR(lite->frequencies[i], want, 1e-6f * want) << i;
+  EXPECT_FLOAT_EQ(lite->scale, 1.0f);
+  EXPECT_FLOAT_EQ(lite->score_scale, 1.58962617f);
+}
+
+TEST(DeepseekV2ConfigTest, ReadsEveryKey) {
+  const auto c =
+      read_deepseek_v2_config(parse(read_text(VESTIGE_SOURCE_DIR "/tests/parity/deepseek_tiny/config.json")));
+  ASSERT_TRUE(c.ok()) << c.status().message();
+  EXPECT_EQ(c->is_kda, (std::vector<bool>{false, false}));
+  EXPECT_EQ(c->is_dense, (std::vector<bool>{true, false}));
+  EXPECT_EQ(c->mla.d_q_latent, 24);
+  EXPECT_EQ(c->mla.d_row(), 52);
+  EXPECT_EQ(c->mla.d_q(), 28);
+  EXPECT_EQ(c->moe.top_k, 3);
+  EXPECT_EQ(c->moe.activation, RouterActivation::kSoftmax);
+  EXPECT_FALSE(c->moe.renormalize);
+  EXPECT_EQ(c->max_tokens, 256);
+}
+
+TEST(DeepseekV2ConfigTest, RefusesWhatItCannotCompute) {
+  const Edit edits[] = {
+      {"\"attention_bias\": false", "\"attention_bias\": true", "attention_bias = true", StatusCode::kUnsupported},
+      {"\"pad_token_id\": 2", "\"mlp_bias\": true", "mlp_bias = true", StatusCode::kUnsupported},
+      {"\"pad_token_id\": 2", "\"rope_interleave\": false", "rope_interleave = false", StatusCode::kUnsupported},
+      {"\"pad_token_id\": 2", "\"partial_rotary_factor\": 0.5", "partial_rotary_factor", StatusCode::kUnsupported},
+      {"\"type\": \"yarn\"", "\"type\": \"linear\"", "rope_scaling: rope_type = \"linear\"", StatusCode::kUnsupported},
+      {"\"factor\": 4.0", "\"factor\": 0.5", "factor = 0.5, want a number in [1, 1e+06]"},
+      {"\"rope_theta\": 100.0", "\"rope_theta\": 1.0", "rope_theta = 1.0, want"},
+      {"\"qk_rope_head_dim\": 12", "\"qk_rope_head_dim\": 11", "qk_rope_head_dim = 11, want an even number"},
+      {"\"q_lora_rank\": 24", "\"q_lora_rank\": 0", "q_lora_rank = 0, want"},
+      {"\"greedy\"", "\"group_limited_greedy\"", "topk_method = \"group_limited_greedy\"", StatusCode::kUnsupported},
+      {"\"softmax\"", "\"sigmoid\"", "scoring_func = \"sigmoid\"", StatusCode::kUnsupported},
+      {"\"norm_topk_prob\": false", "\"norm_topk_prob\": true", "norm_topk_prob = true", StatusCode::kUnsupported},
+      {"\"num_experts_per_tok\": 3", "\"num_experts_per_tok\": 9", "num_experts_per_tok = 9"},
+      {"\"num_key_value_heads\": 4", "\"num_key_value_heads\": 2", "num_key_value_heads = 2", StatusCode::kUnsupported},
+  };
+  const std::string whole = read_text(VESTIGE_SOURCE_DIR "/tests/parity/deepseek_tiny/config.json");
+  for (const Edit& edit : edits) {
+    std::string text = whole;
+    ASSERT_NE(text.find(edit.from), std::string::npos) << edit.from;
+    text.replace(text.find(edit.from), std::strlen(edit.from), edit.to);
+    const Status status = read_deepseek_v2_config(parse(text)).status();
     EXPECT_EQ(status.code(), edit.code) << edit.to << ": " << status.message();
     EXPECT_NE(status.message().find(edit.message), std::string::npos) << edit.to << ": " << status.message();
   }

@@ -83,7 +83,7 @@ TEST_F(ModelTest, RefusesFoldersThatAreNotWhole) {
   checkpoint_ = whole;
   checkpoint_.edit_config("\"model_type\": \"kimi_linear\"", "\"model_type\": \"gpt9\"");
   checkpoint_.edit_config("KimiLinearForCausalLM", "Gpt9ForCausalLM");
-  expect_load_fails(StatusCode::kUnsupported, "\"gpt9\", want one of: kimi_linear");
+  expect_load_fails(StatusCode::kUnsupported, "\"gpt9\", want one of: deepseek_v2, kimi_linear");
   checkpoint_ = whole;
   checkpoint_.edit_config("\"model_type\": \"kimi_linear\"", "\"model_type\": \"\"");
   EXPECT_TRUE(load().ok()) << "the class name is enough";
@@ -180,6 +180,111 @@ TEST_F(ModelTest, AbsorbedQueriesScoreRowsAsKeysDo) {
                            absorbed.begin() + static_cast<ptrdiff_t>(i * 48 + 40)));
   }
   EXPECT_FALSE(model->absorb(1, {}, {}, *stream_).ok());
+}
+
+/// What a prefill puts in the first cache, and its queries.
+struct Cached {
+  std::vector<float> content, branch, queries;
+};
+Cached cached_by(const Model& model, Stream& stream, std::span<const int32_t> tokens) {
+  SequenceRun run(model, stream);
+  Cached out;
+  ForwardParams p;
+  p.tokens = tokens;
+  p.state = run.state.get();
+  p.caches = run.cache_pointers;
+  p.prefill = true;
+  p.query_tap = [&](size_t, const ConstTensorView& q) {
+    out.queries.assign(q.as<float>(), q.as<float>() + q.n_elements());
+  };
+  EXPECT_TRUE(model.forward(p, stream).ok());
+  const RowPages pages = run.caches[0]->pages();
+  for (int64_t u = 0; u < pages.n_rows; ++u) {
+    const size_t page = static_cast<size_t>(u / pages.page_rows);
+    const int64_t row = u % pages.page_rows;
+    const float* content = static_cast<const float*>(pages.content[page]) + row * pages.content_stride;
+    const float* branch = static_cast<const float*>(pages.branch[page]) + row * pages.branch_stride;
+    out.content.insert(out.content.end(), content, content + pages.layout.d_content);
+    out.branch.insert(out.branch.end(), branch, branch + pages.layout.d_branch);
+  }
+  return out;
+}
+
+TEST_F(ModelTest, CachedRowsAndQueriesHoldTheTurnedBranch) {
+  // The first cached layer sees the same input with and without positions, so that only the turn differs.
+  constexpr size_t kNope = 16, kBranch = 12, kHeads = 3, kTokens = 70;
+  checkpoint_ = Checkpoint::fixture("kimi_rope_tiny");
+  for (int32_t& id : tokens_) id %= 96;
+  const Cached turned = cached_by(*must_load(), *stream_, tokens(0, kTokens));
+  checkpoint_.edit_config("\"mla_use_nope\": false", "\"mla_use_nope\": true");
+  const Cached plain = cached_by(*must_load(), *stream_, tokens(0, kTokens));
+  EXPECT_EQ(turned.content, plain.content);
+  const auto expect_turned = [&](const float* got, const float* from, size_t position) {
+    for (size_t j = 0; j < kBranch / 2; ++j) {
+      const double angle = static_cast<double>(position) * std::pow(50.0, -2.0 * static_cast<double>(j) / kBranch);
+      const double a = static_cast<double>(from[j]), b = static_cast<double>(from[j + kBranch / 2]);
+      EXPECT_NEAR(got[j], a * std::cos(angle) - b * std::sin(angle), 1e-4) << position;
+      EXPECT_NEAR(got[j + kBranch / 2], a * std::sin(angle) + b * std::cos(angle), 1e-4) << position;
+    }
+  };
+  for (size_t i = 0; i < kTokens; ++i) {
+    expect_turned(turned.branch.data() + i * kBranch, plain.branch.data() + i * kBranch, i);
+    for (size_t h = 0; h < kHeads; ++h) {
+      const size_t at = (i * kHeads + h) * (kNope + kBranch);
+      EXPECT_TRUE(std::equal(turned.queries.begin() + static_cast<ptrdiff_t>(at),
+                             turned.queries.begin() + static_cast<ptrdiff_t>(at + kNope),
+                             plain.queries.begin() + static_cast<ptrdiff_t>(at)));
+      expect_turned(turned.queries.data() + at + kNope, plain.queries.data() + at + kNope, i);
+    }
+  }
+}
+
+TEST_F(ModelTest, DeepseekNeedsNoState) {
+  checkpoint_ = Checkpoint::fixture("deepseek_tiny");
+  const auto model = must_load();
+  EXPECT_EQ(model->info().arch, "deepseek_v2");
+  ASSERT_EQ(model->info().cache_layers.size(), 2u);
+  EXPECT_EQ(model->info().cache_layers[1].layout, (RowLayout{.d_content = 40, .d_branch = 12, .dtype = DType::kF32}));
+  EXPECT_FLOAT_EQ(model->info().cache_layers[0].scale, 1.17327385f / std::sqrt(28.0f)) << "YaRN's mscale_all_dim";
+  const int64_t n_idle_experts = 5, expert_bytes = 3 * 16 * 32 * 2, embedding_rows = 95;
+  EXPECT_EQ(model->info().active_weight_bytes,
+            model->info().weight_bytes - n_idle_experts * expert_bytes - embedding_rows * 32 * 2);
+  auto state = std::move(model->create_state()).value();
+  EXPECT_EQ(state->size_bytes(), 0);
+  MapStore saved;
+  ASSERT_TRUE(state->save("x.", saved).ok());
+  EXPECT_TRUE(saved.values.empty());
+  EXPECT_TRUE(state->load("x.", saved).ok());
+  checkpoint_.tensors.erase("model.layers.1.self_attn.q_a_layernorm.weight");
+  expect_load_fails(StatusCode::kNotFound, "q_a_layernorm.weight");
+}
+
+TEST_F(ModelTest, ValueGramIsTheSumOverHeads) {
+  const std::vector<float> kv_b = checkpoint_.tensors["model.layers.2.self_attn.kv_b_proj.weight"].floats();
+  const auto model = must_load();
+  std::vector<float> gram(40 * 40);
+  for (const char* backend : {"ref", "cpu"}) {
+    auto stream = Stream::create({.backend = backend, .n_threads = 2});
+    ASSERT_TRUE(stream.ok());
+    std::fill(gram.begin(), gram.end(), NAN);
+    const Status status = model->value_gram(0, TensorView(gram.data(), DType::kF32, {40, 40}), **stream);
+    ASSERT_TRUE(status.ok()) << status.message();
+    for (size_t i = 0; i < 40; ++i) {
+      for (size_t j = 0; j < 40; ++j) {
+        double want = 0;
+        for (size_t h = 0; h < 3; ++h) {
+          for (size_t v = 16; v < 40; ++v) {  // 16 key rows, then 24 value rows, of 40
+            const float* row = kv_b.data() + (h * 40 + v) * 40;
+            want += static_cast<double>(row[i]) * static_cast<double>(row[j]);
+          }
+        }
+        EXPECT_NEAR(gram[i * 40 + j], want, 1e-4) << backend;
+        EXPECT_EQ(gram[i * 40 + j], gram[j * 40 + i]);
+      }
+    }
+  }
+  EXPECT_FALSE(model->value_gram(1, TensorView(gram.data(), DType::kF32, {40, 40}), *stream_).ok());
+  EXPECT_FALSE(model->value_gram(0, TensorView(gram.data(), DType::kF32, {40, 8}), *stream_).ok());
 }
 
 /// Nearest e4m3 code of x.

@@ -1,16 +1,20 @@
 #!/usr/bin/env python3
-"""Makes the parity fixtures: what transformers' own `kimi_linear` computes, for our engine to be held against.
+"""Makes the parity fixtures: what transformers' own models compute, for our engine to be held against.
 
-    make_fixtures.py [--only moe|nano] [--model FOLDER]
+    make_fixtures.py [--only moe|deepseek|deepseek_dense|kimi_rope|nano] [--model FOLDER]
 
-writes, from moe_tiny/config.json, moe_tiny/{model,expected}.safetensors and, of the model in FOLDER,
+writes, from NAME_tiny/config.json, NAME_tiny/{model,expected}.safetensors of the random models and, of the model in FOLDER,
 nano/expected.safetensors.
 
 Needs torch, transformers >= 5.17, tokenizers and numpy; CPU only. Everything runs in float32 on one thread from fixed
 seeds, so a second run with the same versions writes the same bytes.
 
 moe_tiny is a random model with every feature on, in the layout and with the tensor names of the hub's Kimi-Linear
-checkpoints. Matrices are BF16; A_log, dt_bias and e_score_correction_bias are F32 and not BF16-exact. rms_norm_eps is
+checkpoints; deepseek_tiny is one of `deepseek_v2` with a query latent, YaRN and experts, deepseek_dense_tiny one
+without those and with a tied head. kimi_rope_tiny turns the branch of Kimi Linear's latent attention by the position:
+transformers has no such code, so `turned` below does it, in float64 from the formula, on the way into attention.
+
+Matrices are BF16; A_log, dt_bias and e_score_correction_bias are F32 and not BF16-exact. rms_norm_eps is
 1e-3 so that a wrong epsilon is seen (kv_a_layernorm's is 1e-6 whatever the config says).
 
 Hidden states come from forward hooks, because transformers' `output_hidden_states` puts the normed state in the place
@@ -29,8 +33,9 @@ import torch
 import transformers
 
 HERE = Path(__file__).resolve().parent
-MOE_SEED = 20260117
-T_MOE = 70  # over one chunk of 64, and no multiple of 4
+SEED = 20260117
+T_RANDOM = 70  # over one chunk of 64, and no multiple of 4
+RANDOM = ["moe", "deepseek", "deepseek_dense", "kimi_rope"]
 PROMPT = """The lighthouse keeper wrote in his log every evening, even when there was nothing to say. On the 3rd of \
 March, 1894, he noted: "Wind from the north-west; two ships passed, and neither answered my signal."
 
@@ -59,25 +64,28 @@ def save_safetensors(path, tensors, metadata=None):
     print(f"{path.relative_to(HERE)}: {path.stat().st_size} bytes")
 
 
-def moe_weights(c, seed):
+def random_weights(c, seed):
     """Random weights by their hub names, scaled so that activations stay near 1 and no gate is trivial."""
     gen = torch.Generator().manual_seed(seed)
     randn = lambda *shape: torch.randn(*shape, generator=gen)
     uniform = lambda lo, hi, *shape: lo + (hi - lo) * torch.rand(*shape, generator=gen)
     linear = lambda out, inn, gain=1.0: randn(out, inn) * (gain / inn**0.5)
     norm = lambda n: 1 + 0.2 * randn(n)
-    d, la = c["hidden_size"], c["linear_attn_config"]
-    heads, dim, taps = la["num_heads"], la["head_dim"], la["short_conv_kernel_size"]
+    d, kimi = c["hidden_size"], c["model_type"] == "kimi_linear"
+    la = c.get("linear_attn_config", {"kda_layers": []})
     h, lora, vdim = c["num_attention_heads"], c["kv_lora_rank"], c["v_head_dim"]
     nope, rope = c["qk_nope_head_dim"], c["qk_rope_head_dim"]
-    w = {"model.embed_tokens.weight": randn(c["vocab_size"], d), "lm_head.weight": linear(c["vocab_size"], d, 2.0),
-         "model.norm.weight": norm(d)}
+    w = {"model.embed_tokens.weight": randn(c["vocab_size"], d)}
+    if not c["tie_word_embeddings"]:
+        w["lm_head.weight"] = linear(c["vocab_size"], d, 2.0)
+    w["model.norm.weight"] = norm(d)
     mlp = lambda p, width: {p + "gate_proj.weight": linear(width, d), p + "up_proj.weight": linear(width, d),
                             p + "down_proj.weight": linear(d, width, 1.5)}
     for i in range(c["num_hidden_layers"]):
         p, a = f"model.layers.{i}.", f"model.layers.{i}.self_attn."
         w |= {p + "input_layernorm.weight": norm(d), p + "post_attention_layernorm.weight": norm(d)}
         if i + 1 in la["kda_layers"]:
+            heads, dim, taps = la["num_heads"], la["head_dim"], la["short_conv_kernel_size"]
             hd = heads * dim
             for x in "qkv":
                 w |= {a + f"{x}_proj.weight": linear(hd, d, 1.5), a + f"{x}_conv1d.weight": randn(hd, 1, taps) * 0.7}
@@ -88,21 +96,59 @@ def moe_weights(c, seed):
                   a + "g_a_proj.weight": linear(dim, d, 1.5), a + "g_b_proj.weight": linear(hd, dim, 1.5),
                   a + "o_norm.weight": norm(dim), a + "o_proj.weight": linear(d, hd, 1.5)}
         else:
-            w |= {a + "q_proj.weight": linear(h * (nope + rope), d, 2.0),
-                  a + "kv_a_proj_with_mqa.weight": linear(lora + rope, d, 2.0),
+            if q_lora := c["q_lora_rank"]:
+                w |= {a + "q_a_proj.weight": linear(q_lora, d, 0.04), a + "q_a_layernorm.weight": norm(q_lora),
+                      a + "q_b_proj.weight": linear(h * (nope + rope), q_lora, 2.0)}
+            else:
+                w[a + "q_proj.weight"] = linear(h * (nope + rope), d, 2.0)
+            w |= {a + "kv_a_proj_with_mqa.weight": linear(lora + rope, d, 2.0),
                   a + "kv_a_layernorm.weight": norm(lora), a + "kv_b_proj.weight": linear(h * (nope + vdim), lora, 1.5),
                   a + "o_proj.weight": linear(d, h * vdim, 1.5)}
             w[a + "kv_a_proj_with_mqa.weight"][:lora] *= 0.02  # a small latent: kv_a_layernorm's epsilon shows
         if i < c["first_k_dense_replace"]:
             w |= mlp(p + "mlp.", c["intermediate_size"])
             continue
-        p, e, m = p + "block_sparse_moe.", c["num_experts"], c["moe_intermediate_size"]
+        m = c["moe_intermediate_size"]
+        if not kimi:
+            p, e = p + "mlp.", c["n_routed_experts"]
+            w |= {p + "gate.weight": linear(e, d, 1.5)} | mlp(p + "shared_experts.", m * c["n_shared_experts"])
+            for j in range(e):
+                w |= mlp(p + f"experts.{j}.", m)
+            continue
+        p, e = p + "block_sparse_moe.", c["num_experts"]
         w |= {p + "gate.weight": linear(e, d, 1.5), p + "gate.e_score_correction_bias": uniform(-0.2, 0.25, e)}
         w |= mlp(p + "shared_experts.", m * c["num_shared_experts"])
         for j in range(e):
             w |= {p + f"experts.{j}.w1.weight": linear(m, d), p + f"experts.{j}.w3.weight": linear(m, d),
                   p + f"experts.{j}.w2.weight": linear(d, m, 1.5)}
     return {k: t if k.endswith(("A_log", "dt_bias", "bias")) else t.bfloat16() for k, t in w.items()}
+
+
+def turned(x, first, c):
+    """Rotary positions: the last qk_rope_head_dim numbers of x [..., t, d], token i at position first + i.
+
+    Pair j, a complex number, is multiplied by exp(i * position * theta ** (-2j / qk_rope_head_dim))."""
+    d = c["qk_rope_head_dim"]
+    rest, branch = x[..., :-d], x[..., -d:].double()
+    pairs = branch.unflatten(-1, (d // 2, 2) if c["rope_interleave"] else (2, d // 2))
+    axis = -1 if c["rope_interleave"] else -2
+    position = torch.arange(first, first + x.shape[-2], dtype=torch.float64)
+    angle = position[:, None] * c["rope_theta"] ** (-torch.arange(0, d, 2, dtype=torch.float64) / d)
+    out = torch.complex(*pairs.unbind(axis)) * torch.polar(torch.ones_like(angle), angle)
+    return torch.cat([rest, torch.stack([out.real, out.imag], axis).flatten(-2).to(x.dtype)], -1)
+
+
+def rotate_kimi(c):
+    """Makes transformers' kimi_linear turn branches: its eager attention gets the keys of all tokens so far."""
+    module = transformers.models.kimi_linear.modeling_kimi_linear
+    plain = module.eager_attention_forward
+
+    def attend(layer, query, key, value, *args, **kw):
+        n_past = key.shape[-2] - query.shape[-2]
+        return plain(layer, turned(query, n_past, c), turned(key, 0, c), value, *args, **kw)
+
+    module.eager_attention_forward = attend
+    return lambda: setattr(module, "eager_attention_forward", plain)
 
 
 class Runner:
@@ -168,6 +214,13 @@ class Runner:
         """Per position of the last run: how far the nearest other expert choice was, over all MoE layers.
 
         Also which share of choices the correction bias and the grouping changed."""
+        if c["model_type"] == "deepseek_v2":  # the largest softmax scores, nothing else
+            k, best = c["num_experts_per_tok"], []
+            for logits, _, ids in self.routers().values():
+                top = logits.softmax(-1).topk(k + 1)
+                assert torch.equal(top.indices[:, :k].sort().values, ids.sort().values)
+                best.append(top.values[:, k - 1] - top.values[:, k])
+            return torch.stack(best).amin(0), 0.0, 0.0
         n, group, keep, k = (c[x] for x in ("num_experts", "num_expert_group", "topk_group", "num_experts_per_token"))
 
         def chosen(s):
@@ -213,52 +266,80 @@ COMMON = {
 }
 
 
-def make_moe():
-    """moe_tiny/: writes the random model, then picks a prompt whose expert choices are no near-ties."""
-    folder = HERE / "moe_tiny"
+def make_random(name):
+    """NAME_tiny/: writes the random model, then picks a prompt whose expert and token choices are no near-ties."""
+    folder = HERE / f"{name}_tiny"
     c = json.loads((folder / "config.json").read_text())
-    save_safetensors(folder / "model.safetensors", moe_weights(c, MOE_SEED), {"format": "pt"})
+    save_safetensors(folder / "model.safetensors", random_weights(c, SEED), {"format": "pt"})
     run = Runner(folder)
+    has_experts = c["first_k_dense_replace"] < c["num_hidden_layers"]
+    margin_of = lambda: run.router_margins(c)[0] if has_experts else torch.tensor([np.inf])
     for seed in range(1000):
-        rng, ids = np.random.default_rng([MOE_SEED, seed]), []
-        while len(ids) < T_MOE:  # each token is drawn anew until the choices at its position are clear
+        rng, ids = np.random.default_rng([SEED, seed]), []
+        while len(ids) < T_RANDOM:  # each token is drawn anew until the choices at its position are clear
             ids.append(int(rng.integers(3, c["vocab_size"])))
+            if not has_experts:
+                continue
             run(ids)
-            if run.router_margins(c)[0][-1] < 5e-3:
+            if margin_of()[-1] < 5e-3:
                 ids.pop()
         greedy, logit_gap = run.greedy(ids, 16)
         run(ids + greedy)
-        margin = float(run.router_margins(c)[0].min())
+        margin = float(margin_of().min())
         if margin > 2e-3 and logit_gap > 0.02 and len(set(greedy)) > 6:
             break
     else:
         raise SystemExit("no prompt without near-ties")
+    facts = {"logit_gap": f"{logit_gap:.4f} least gap of best and second greedy logit", "prompt_seed": str(seed),
+             "weights_seed": str(SEED)}
+    if has_experts:
+        facts["router_margin"] = (f"{margin:.5f} least distance of any expert or group choice from another one, over "
+                                  "prompt and greedy tokens")
+    save_random(folder, c, run, ids, greedy, facts)
+
+
+def save_random(folder, c, run, ids, greedy, facts):
+    """Writes expected.safetensors of a random model."""
     cache = transformers.DynamicCache(config=run.model.config)
     run(ids, cache=cache)
     tensors = {f"state.{i - 1}": cache.get_recurrent_state(i - 1, state_idx=0)[0].float()
-               for i in c["linear_attn_config"]["kda_layers"]}
+               for i in c.get("linear_attn_config", {"kda_layers": []})["kda_layers"]}
     logits = run(ids)
-    _, by_bias, by_group = run.router_margins(c)
-    assert by_bias > 0.05 and by_group > 0.05, (by_bias, by_group)
-    meta = metadata(folder, "make_fixtures.py --only moe", COMMON | {
+    said = COMMON | {
         "logits": "f32 [t, vocab]", "attn": "f32 [n_layers, t, d] output of self_attn (before the residual sum)",
         "ffn": "f32 [n_layers, t, d] output of mlp / block_sparse_moe (before the residual sum)",
         "router.L.ids": "i32 [t, k] experts chosen in layer L, ascending",
         "router.L.weights": "f32 [t, k] their final weights (renormalised, scaled), same order",
-        "state.L": "f32 [heads, k dim, v dim] KDA state of layer L after the whole prompt"})
-    meta |= {"router_margin": f"{margin:.5f} least distance of any expert or group choice from another one, over "
-             "prompt and greedy tokens", "logit_gap": f"{logit_gap:.4f} least gap of best and second greedy logit",
-             "changed_by_bias": f"{by_bias:.3f} share of expert sets that the correction bias changes",
-             "changed_by_groups": f"{by_group:.3f} share of expert sets that the grouping changes",
-             "prompt_seed": str(seed), "weights_seed": str(MOE_SEED)}
+        "state.L": "f32 [heads, k dim, v dim] KDA state of layer L after the whole prompt"}
+    meta = metadata(folder, f"make_fixtures.py --only {folder.name.removesuffix('_tiny')}", said) | facts
+    if folder.name == "moe_tiny":
+        _, by_bias, by_group = run.router_margins(c)
+        assert by_bias > 0.05 and by_group > 0.05, (by_bias, by_group)
+        meta |= {"changed_by_bias": f"{by_bias:.3f} share of expert sets that the correction bias changes",
+                 "changed_by_groups": f"{by_group:.3f} share of expert sets that the grouping changes"}
+        tensors |= {"attn": run.stacked("attn"), "ffn": run.stacked("ffn")}
+        for i, (_, weights, experts) in run.routers().items():
+            order = experts.sort()
+            tensors |= {f"router.{i}.ids": order.values.int(), f"router.{i}.weights": weights.gather(1, order.indices)}
     tensors |= {"ids": int32(ids), "greedy": int32(greedy), "hidden": run.hidden(), "logits": logits,
-                "final_norm": run.out["final_norm"][0], "attn": run.stacked("attn"), "ffn": run.stacked("ffn")}
-    for i, (_, weights, experts) in run.routers().items():
-        order = experts.sort()
-        tensors |= {f"router.{i}.ids": order.values.int(), f"router.{i}.weights": weights.gather(1, order.indices)}
+                "final_norm": run.out["final_norm"][0]}
     save_safetensors(folder / "expected.safetensors", tensors, meta)
     print("hidden rms by layer:", [round(float(x.pow(2).mean().sqrt()), 2) for x in run.hidden()])
-    print({k: meta[k] for k in ("router_margin", "logit_gap", "changed_by_bias", "changed_by_groups", "prompt_seed")})
+    print(facts)
+
+
+def make_kimi_rope():
+    """kimi_rope_tiny/: as make_random, with branches turned; without that the logits are others."""
+    folder = HERE / "kimi_rope_tiny"
+    c = json.loads((folder / "config.json").read_text())
+    undo = rotate_kimi(c)
+    make_random("kimi_rope")
+    run, ids = Runner(folder), list(range(3, 3 + T_RANDOM))
+    logits = run(ids)
+    undo()
+    change = float((run(ids) - logits).abs().max() / logits.abs().max())
+    assert change > 0.1, change
+    print(f"rotation changes the logits by {change:.2f} of the largest")
 
 
 def make_nano(folder):
@@ -283,14 +364,17 @@ def make_nano(folder):
 def main():
     args = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     args.add_argument("--model", type=Path, default=Path("/work/shared/models/nano"))
-    args.add_argument("--only", choices=["moe", "nano"])
+    args.add_argument("--only", choices=[*RANDOM, "nano"])
     args = args.parse_args()
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
-    if args.only != "nano":
-        make_moe()
-    if args.only != "moe":
-        make_nano(args.model)
+    for name in [args.only] if args.only else [*RANDOM, "nano"]:
+        if name == "nano":
+            make_nano(args.model)
+        elif name == "kimi_rope":
+            make_kimi_rope()
+        else:
+            make_random(name)
 
 
 if __name__ == "__main__":

@@ -19,8 +19,9 @@ namespace vestige {
 namespace {
 
 constexpr double kBound = 1e-4;  // of the largest value, float32 rows
-// bf16 rows: 8 bits of mantissa in every key and value; found: 3.9e-3 with moe_tiny, 6.2e-4 with nano.
-constexpr double kRoundedBound = 1e-2;
+// bf16 rows: 8 bits of mantissa in every key and value; found: 3.9e-3 with moe_tiny, 1.5e-2 with the deepseek ones
+// (every layer attends), 6.8e-4 with nano.
+constexpr double kRoundedBound = 2e-2;
 
 struct Case {
   const char* fixture;
@@ -202,7 +203,9 @@ TEST_P(ParityTest, EveryPositionPredictsTheSameToken) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, ParityTest,
-                         testing::Values(Case{"moe_tiny", "ref"}, Case{"moe_tiny", "cpu"}, Case{"nano", "cpu"}),
+                         testing::Values(Case{"moe_tiny", "ref"}, Case{"moe_tiny", "cpu"}, Case{"deepseek_tiny", "ref"},
+                                         Case{"deepseek_tiny", "cpu"}, Case{"deepseek_dense_tiny", "cpu"},
+                                         Case{"kimi_rope_tiny", "cpu"}, Case{"nano", "cpu"}),
                          [](const auto& one) { return std::string(one.param.fixture) + "_" + one.param.backend; });
 
 }  // namespace

@@ -36,6 +36,19 @@ struct SiluMulParams {
 };
 Status silu_mul_check(const SiluMulParams& p);
 
+/// Rotary position embedding, in place: pair j of every head of token i is turned by the angle
+/// positions[i] * frequencies[j] (a float32 product, as in the code that models are trained with) and stretched by
+/// `scale`:  (a, b) -> scale * (a cos - b sin, a sin + b cos).
+/// Source: RoFormer (arXiv:2104.09864); the stretch is YaRN's attention factor (arXiv:2309.00071).
+struct RotateParams {
+  TensorView x;                 ///< [t, h, d] f32, d even; in and out; strides free
+  ConstTensorView positions;    ///< [t] i32, >= 0
+  ConstTensorView frequencies;  ///< [d / 2] f32, radians a position
+  float scale = 1.0f;           ///< finite, > 0
+  bool interleaved = true;      ///< pair j is x[2j], x[2j + 1]; else x[j], x[j + d / 2]
+};
+Status rotate_check(const RotateParams& p);
+
 /// Causal depthwise convolution over time, then SiLU:
 ///   out[i, c] = silu(sum_j weight[c, j] * x[i - width + 1 + j, c])
 /// Inputs before the first token of the call come from `state`, which is advanced by t tokens.

@@ -5,7 +5,18 @@
   X(full)                   \
   X(streaming)              \
   X(random)                 \
+  X(full_row)               \
+  X(branch_norm)            \
   X(narrow_branch)          \
+  X(h2o)                    \
+  X(h2o_recent)             \
+  X(snapkv)                 \
+  X(tova)                   \
+  X(expected_attention)     \
+  X(kvzip)                  \
+  X(oracle)                 \
+  X(quest)                  \
+  X(arkvale)                \
   X(vestige)
 
 namespace vestige {

@@ -6,13 +6,15 @@ Result<Moe> Moe::load(const std::string& prefix, const MoeDims& dims, Weights& w
   Moe out;
   out.dims_ = dims;
   VESTIGE_ASSIGN(out.router_, weights.get(prefix + "gate.weight", {dims.n_experts, dims.d_model}));
-  VESTIGE_ASSIGN(out.bias_, weights.get_f32(prefix + "gate.e_score_correction_bias", {dims.n_experts}));
+  if (dims.names.has_bias) {
+    VESTIGE_ASSIGN(out.bias_, weights.get_f32(prefix + "gate.e_score_correction_bias", {dims.n_experts}));
+  }
   const int64_t bytes_before = weights.n_bytes();
   for (int32_t e = 0; e < dims.n_experts; ++e) {
     const std::string expert = prefix + "experts." + std::to_string(e) + ".";
-    VESTIGE_ASSIGN(const Weight gate, weights.get(expert + "w1.weight", {dims.d_expert, dims.d_model}));
-    VESTIGE_ASSIGN(const Weight up, weights.get(expert + "w3.weight", {dims.d_expert, dims.d_model}));
-    VESTIGE_ASSIGN(const Weight down, weights.get(expert + "w2.weight", {dims.d_model, dims.d_expert}));
+    VESTIGE_ASSIGN(const Weight gate, weights.get(expert + dims.names.gate + ".weight", {dims.d_expert, dims.d_model}));
+    VESTIGE_ASSIGN(const Weight up, weights.get(expert + dims.names.up + ".weight", {dims.d_expert, dims.d_model}));
+    VESTIGE_ASSIGN(const Weight down, weights.get(expert + dims.names.down + ".weight", {dims.d_model, dims.d_expert}));
     out.experts_.push_back({.gate = gate.data,
                             .up = up.data,
                             .down = down.data,

@@ -6,7 +6,7 @@
 
 #include "base/load_number.h"
 #include "base/thread_pool.h"
-#include "vestige/device.h"
+#include "cache/policies/vestige/best_archived.h"
 
 namespace vestige {
 
@@ -48,28 +48,29 @@ double residual_norm(const float* q_c, const ConstTensorView& basis, const Work&
 
 float sample(const NeededZ& p, int64_t i, int64_t row, float true_score, const std::vector<double>& turned,
              const Work& work) {
-  const RowLayout& layout = p.rows.layout;
+  const RowLayout& layout = p.of.rows.layout;
   const int64_t rank = p.basis.dim(0);
   if (rank == layout.d_content) return kNoSample;  // cert = 0
-  const float* q = p.queries.as<float>() + i * layout.d_row();
-  const auto page = static_cast<size_t>(row / p.rows.page_rows);
-  const int64_t at = row % p.rows.page_rows;
+  const float* q = p.of.queries.as<float>() + i * layout.d_row();
+  const auto page = static_cast<size_t>(row / p.of.rows.page_rows);
+  const int64_t at = row % p.of.rows.page_rows;
   project(q, turned, rank, layout.d_content, work);
   const double row_residual = static_cast<const float*>(p.residual[page])[at];
   const double cert =
-      p.scale * residual_norm(q, p.basis, work) * row_residual / std::sqrt(double(layout.d_content - rank));
+      p.of.scale * residual_norm(q, p.basis, work) * row_residual / std::sqrt(double(layout.d_content - rank));
   if (cert == 0) return kNoSample;
   double idx = 0;
   for (int64_t j = 0; j < layout.d_branch; ++j) {
     const float x = q[layout.d_content + j];
     const float stored = layout.dtype == DType::kF32 ? x : bf16_to_f32(f32_to_bf16(x));
-    idx += static_cast<double>(stored) * load_number(p.rows.branch[page], layout.dtype, at * p.rows.branch_stride + j);
+    idx += static_cast<double>(stored) *
+           load_number(p.of.rows.branch[page], layout.dtype, at * p.of.rows.branch_stride + j);
   }
   const auto* sketch = static_cast<const uint16_t*>(p.sketch[page]) + at * rank;
   for (int64_t j = 0; j < rank; ++j) {
     idx += static_cast<double>(f16_to_f32(f32_to_f16(work.projected[j]))) * f16_to_f32(sketch[j]);
   }
-  const auto z = static_cast<float>((true_score - p.scale * idx) / cert);
+  const auto z = static_cast<float>((true_score - p.of.scale * idx) / cert);
   // A sample that is not a number must not lower z.
   return std::isnan(z) ? std::numeric_limits<float>::infinity() : z;
 }
@@ -77,22 +78,8 @@ float sample(const NeededZ& p, int64_t i, int64_t row, float true_score, const s
 }  // namespace
 
 Result<std::vector<float>> needed_z(const NeededZ& p, Stream& stream) {
-  const int64_t n = p.queries.dim(0), rank = p.basis.dim(0), d = p.rows.layout.d_content;
-  std::vector<float> best(static_cast<size_t>(n));
-  std::vector<int32_t> limit(static_cast<size_t>(n)), arg(static_cast<size_t>(n));
-  for (int64_t i = 0; i < n; ++i) {
-    limit[static_cast<size_t>(i)] = static_cast<int32_t>(std::min(p.rows.n_rows, p.first_position + i / p.heads + 1));
-  }
-  VESTIGE_TRY(ops::best_rows({.q = p.queries,
-                              .rows = p.rows,
-                              .limit = ConstTensorView(limit.data(), DType::kI32, {n}),
-                              .mask = p.kept,
-                              .want = 0,
-                              .best = TensorView(best.data(), DType::kF32, {n}),
-                              .arg = TensorView(arg.data(), DType::kI32, {n}),
-                              .scale = p.scale},
-                             stream));
-  VESTIGE_TRY(stream.synchronize());
+  const int64_t n = p.of.queries.dim(0) * p.of.queries.dim(1), rank = p.basis.dim(0), d = p.basis.dim(1);
+  VESTIGE_ASSIGN(const BestArchived best, best_archived(p.of, stream));
   std::vector<double> turned(static_cast<size_t>(rank * d));
   for (int64_t i = 0; i < rank * d; ++i) turned[static_cast<size_t>(i % d * rank + i / d)] = p.basis.as<float>()[i];
   const int64_t n_threads = stream.n_threads();
@@ -103,7 +90,7 @@ Result<std::vector<float>> needed_z(const NeededZ& p, Stream& stream) {
     const auto k = static_cast<size_t>(i);
     float* const own = floats.data() + thread * (rank + d);
     const Work work = {sums.data() + thread * rank, own, own + rank};
-    if (arg[k] >= 0) samples[k] = sample(p, i, arg[k], best[k], turned, work);
+    if (best.row[k] >= 0) samples[k] = sample(p, i, best.row[k], best.target[k], turned, work);
   });
   std::erase_if(samples, [](float z) { return std::isnan(z); });
   return samples;

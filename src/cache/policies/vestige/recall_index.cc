@@ -6,177 +6,146 @@
 #include <utility>
 
 #include "cache/policies/vestige/calibration.h"
-#include "cache/policies/vestige/needed_z.h"
-#include "cache/row_store.h"
 
 namespace vestige {
 
-SketchIndex::SketchIndex(const RowLayout& layout, int32_t block_rows, const RecallSettings& settings)
-    : layout_(layout),
-      block_rows_(block_rows),
-      settings_(settings),
-      rank_(std::min(settings.sketch_rank, layout.d_content)),
-      z_(settings.z_max) {}
-
-TensorView SketchIndex::basis_view(const State& state) const {
-  return TensorView(state.basis.data(), DType::kF32, {rank_, layout_.d_content});
+VestigeIndex::VestigeIndex(const RowLayout&, int32_t block_rows, const RecallSettings& settings,
+                           std::unique_ptr<IndexCodec> codec)
+    : block_rows_(block_rows), settings_(settings), codec_(std::move(codec)) {
+  z_[0] = z_[1] = largest_z();
 }
 
-Status SketchIndex::add_rows(const RowPages& rows, int64_t n_closed, State* state, Stream& stream) const {
-  while (state->n_indexed < n_closed) {
-    const auto n = static_cast<size_t>(block_rows_);
-    VESTIGE_ASSIGN(Buffer sketch, Buffer::create(n * static_cast<size_t>(rank_) * sizeof(uint16_t)));
-    VESTIGE_ASSIGN(Buffer residual, Buffer::create(n * sizeof(float)));
-    const void* content = rows.content[state->n_indexed / block_rows_];
-    VESTIGE_TRY(ops::sketch_rows({.content = ConstTensorView(content, layout_.dtype, {block_rows_, layout_.d_content}),
-                                  .basis = basis_view(*state),
-                                  .sketch = TensorView(sketch.data(), DType::kF16, {block_rows_, rank_}),
-                                  .residual = TensorView(residual.data(), DType::kF32, {block_rows_})},
-                                 stream));
-    // Room first: whatever throws, no table points at memory that nobody owns.
-    make_room(&state->sketch, 1);
-    make_room(&state->residual, 1);
-    make_room(&state->owned, 2);
-    state->sketch.push_back(sketch.data());
-    state->residual.push_back(residual.data());
-    state->owned.push_back(std::move(sketch));
-    state->owned.push_back(std::move(residual));
-    state->n_indexed += block_rows_;
+/// Beyond sound_z a larger z only fetches rows that cannot matter.
+float VestigeIndex::largest_z() const {
+  return settings_.mode == RecallMode::kSound ? codec_->sound_z() : std::min(settings_.z_max, codec_->sound_z());
+}
+
+void VestigeIndex::set_z(std::vector<std::vector<float>> samples) {
+  if (samples_.empty()) samples_.resize(samples.size());
+  for (size_t s = 0; s < samples.size(); ++s) {
+    samples_[s].insert(samples_[s].end(), samples[s].begin(), samples[s].end());
+    std::vector<float>& all = samples_[s];
+    if (settings_.quantile == ZQuantile::kOrder) {
+      z_[s] = calibrated_z(all, settings_.tau, largest_z());
+    } else {
+      const auto most = std::max_element(all.begin(), all.end());
+      z_[s] = most == all.end() ? largest_z() : std::clamp(*most, 0.0f, largest_z());
+      // The largest of all is the largest of this one and what comes.
+      if (most != all.end()) all.assign(1, *most);
+    }
   }
-  return {};
 }
 
-Status SketchIndex::fit(const RecallFit& fit, Stream& stream) {
-  State state;
-  VESTIGE_ASSIGN(state.basis, Buffer::create(static_cast<size_t>(rank_ * layout_.d_content) * sizeof(float)));
-  state.ready = true;
-  // Content columns of all heads' queries: rows of d_content numbers, d_row apart.
-  ConstTensorView x(fit.queries.data, DType::kF32, {fit.queries.dim(0) * fit.queries.dim(1), layout_.d_row()});
-  x.shape[1] = layout_.d_content;
-  VESTIGE_TRY(ops::fit_basis({.x = x, .basis = basis_view(state)}, stream));
-  VESTIGE_TRY(add_rows(fit.rows, fit.n_closed, &state, stream));
-  VESTIGE_ASSIGN(const float z, calibrate(fit, state, stream));
-  z_ = z;
-  state_ = std::move(state);
-  return {};
-}
-
-Status SketchIndex::build_provisional(const RowPages& rows, int64_t n_closed, Stream& stream) {
-  State state;
-  VESTIGE_ASSIGN(state.basis, Buffer::create(static_cast<size_t>(rank_ * layout_.d_content) * sizeof(float)));
-  state.ready = true;
-  for (int64_t i = 0; i < rank_; ++i) basis_view(state).as<float>()[i * layout_.d_content + i] = 1.0f;
-  VESTIGE_TRY(add_rows(rows, n_closed, &state, stream));
-  state_ = std::move(state);
-  return {};
-}
-
-Status SketchIndex::extend(const RowPages& rows, int64_t n_closed, Stream& stream) {
-  // Without a basis there is nothing to add yet: fit() or the first recall() indexes all rows at once.
-  return state_.ready ? add_rows(rows, n_closed, &state_, stream) : Status();
-}
-
-Status SketchIndex::recall(const RecallStep& step, Stream& stream) {
-  if (!state_.ready) VESTIGE_TRY(build_provisional(step.rows, step.n_closed, stream));
-  if (state_.n_indexed != step.n_closed) {
-    return internal_error("recall over %lld closed rows, the index has %lld", static_cast<long long>(step.n_closed),
-                          static_cast<long long>(state_.n_indexed));
-  }
-  const ScanSet set = {.pages = {.branch = step.rows.branch,
-                                 .sketch = state_.sketch.data(),
-                                 .residual = state_.residual.data(),
-                                 .page_rows = block_rows_,
-                                 .n_rows = step.n_closed,
-                                 .d_branch = layout_.d_branch,
-                                 .rank = rank_,
-                                 .branch_dtype = layout_.dtype},
-                       .basis = basis_view(state_),
-                       .kept = step.kept,
-                       .z = z_};
-  return ops::scan_archive({.q = step.q,
-                            .sets = std::span(&set, 1),
-                            .threshold = step.kept_max,
-                            .ids = step.ids,
-                            .n_ids = step.n_ids,
-                            .n_fired = step.n_fired,
-                            .scale = step.scale},
-                           stream);
-}
-
-Result<float> SketchIndex::calibrate(const RecallFit& fit, const State& state, Stream& stream) const {
-  if (fit.n_closed == 0) return settings_.z_max;
-  const int64_t n_tokens = std::min<int64_t>(fit.queries.dim(0), settings_.n_calibrate);
-  const int64_t skipped = fit.queries.dim(0) - n_tokens;
-  const int64_t h = fit.queries.dim(1);
-  const ConstTensorView last = fit.queries.slice(skipped, n_tokens);
+Status VestigeIndex::calibrate(const RecallFit& fit, Stream& stream) {
+  samples_.clear();
+  window_.clear();
+  n_steps_ = 0;
+  z_[0] = z_[1] = largest_z();
+  if (fit.n_closed == 0 || settings_.mode == RecallMode::kSound) return {};
+  const int64_t n = std::min<int64_t>(fit.queries.dim(0), settings_.n_calibrate), skipped = fit.queries.dim(0) - n;
   RowPages closed = fit.rows;
   closed.n_rows = fit.n_closed;
-  NeededZ needed = {.queries = ConstTensorView(last.data, DType::kF32, {n_tokens * h, layout_.d_row()}),
-                    .heads = h,
-                    .first_position = fit.first_position + skipped,
-                    .rows = closed,
-                    .kept = fit.kept,
-                    .basis = basis_view(state),
-                    .sketch = state.sketch,
-                    .residual = state.residual,
-                    .scale = fit.scale};
-  VESTIGE_ASSIGN(std::vector<float> samples, needed_z(needed, stream));
-  return calibrated_z(samples, settings_.tau, settings_.z_max);
+  VESTIGE_ASSIGN(auto samples, codec_->needed_z({.queries = fit.queries.slice(skipped, n),
+                                                 .first_position = fit.first_position + skipped,
+                                                 .rows = closed,
+                                                 .kept = fit.kept,
+                                                 .scale = fit.scale,
+                                                 .hard_only = settings_.hard_only},
+                                                stream));
+  set_z(std::move(samples));
+  return {};
 }
 
-int64_t SketchIndex::size_bytes() const {
-  const int64_t row = rank_ * static_cast<int64_t>(sizeof(uint16_t)) + static_cast<int64_t>(sizeof(float));
-  return static_cast<int64_t>(state_.basis.size_bytes()) + state_.n_indexed * row;
+Status VestigeIndex::fit(const RecallFit& fit, Stream& stream) {
+  VESTIGE_TRY(codec_->fit(fit, stream));
+  return calibrate(fit, stream);
 }
 
-int64_t SketchIndex::scan_bytes(int64_t n_closed) const {
-  const auto branch = static_cast<int64_t>(dtype_bytes(layout_.dtype)) * layout_.d_branch;
-  const int64_t entry = rank_ * static_cast<int64_t>(sizeof(uint16_t)) + static_cast<int64_t>(sizeof(float));
-  return n_closed * (branch + entry + 1);  // 1: the kept mask
+Status VestigeIndex::extend(const RowPages& rows, int64_t n_closed, Stream& stream) {
+  return codec_->extend(rows, n_closed, stream);
 }
 
-Status SketchIndex::save(const std::string& prefix, TensorSink& sink) const {
-  const uint8_t ready = state_.ready ? 1 : 0;
+Status VestigeIndex::refit(const RecallStep& step, Stream& stream) {
+  if (settings_.n_refit == 0 || settings_.mode == RecallMode::kSound) return {};
+  window_.add(step.q);
+  ++n_steps_;
+  const int64_t times = n_steps_ / settings_.n_refit;
+  if (n_steps_ % settings_.n_refit != 0 || (times & (times - 1)) != 0) return {};
+  RowPages closed = step.rows;
+  closed.n_rows = step.n_closed;
+  VESTIGE_ASSIGN(auto samples, codec_->needed_z({.queries = window_.queries(),
+                                                 .first_position = step.n_closed,
+                                                 .rows = closed,
+                                                 .kept = step.kept,
+                                                 .scale = step.scale,
+                                                 .hard_only = settings_.hard_only},
+                                                stream));
+  set_z(std::move(samples));
+  return {};
+}
+
+Status VestigeIndex::recall(const RecallStep& step, Stream& stream) {
+  if (!codec_->ready()) VESTIGE_TRY(codec_->provisional(step, stream));
+  if (codec_->n_indexed() != step.n_closed) {
+    return internal_error("recall over %lld closed rows, the index has %lld", static_cast<long long>(step.n_closed),
+                          static_cast<long long>(codec_->n_indexed()));
+  }
+  const int64_t h = step.q.dim(1);
+  threshold_.resize(static_cast<size_t>(h));
+  const ConstTensorView& mark = settings_.rule == RecallRule::kMax ? step.kept_max : step.attended_lse;
+  for (int64_t i = 0; i < h; ++i) {
+    threshold_[static_cast<size_t>(i)] = mark.as<float>()[i] - settings_.margin;
+  }
+  const CodecScan scan = {.step = &step,
+                          .threshold = ConstTensorView(threshold_.data(), DType::kF32, {1, h}),
+                          .z = {z_[0], z_[1]},
+                          .top_j = settings_.top_j};
+  VESTIGE_TRY(codec_->scan(scan, stream));
+  return refit(step, stream);
+}
+
+Status VestigeIndex::attend_codes(const RecallStep& step, const CodedPart& part, Stream& stream) {
+  return codec_->attend(step, part, stream);
+}
+
+int64_t VestigeIndex::scan_bytes(int64_t n_closed) const {
+  return n_closed * (codec_->row_bytes(0) + 1);  // 1: the kept mask
+}
+
+Status VestigeIndex::save(const std::string& prefix, TensorSink& sink) const {
+  const uint8_t ready = codec_->ready() ? 1 : 0;
   VESTIGE_TRY(sink.put(prefix + "index_ready", ConstTensorView(&ready, DType::kU8, {1})));
-  if (!state_.ready) return {};
-  VESTIGE_TRY(sink.put(prefix + "z", ConstTensorView(&z_, DType::kF32, {1})));
-  VESTIGE_TRY(sink.put(prefix + "basis", basis_view(state_)));
-  if (state_.n_indexed == 0) return {};
-  std::vector<ConstTensorView> sketch, residual;
-  for (size_t i = 0; i < state_.sketch.size(); ++i) {
-    sketch.push_back(ConstTensorView(state_.sketch[i], DType::kF16, {block_rows_, rank_}));
-    residual.push_back(ConstTensorView(state_.residual[i], DType::kF32, {block_rows_}));
+  if (!codec_->ready()) return {};
+  VESTIGE_TRY(sink.put(prefix + "z", ConstTensorView(z_, DType::kF32, {codec_->n_stages()})));
+  for (size_t s = 0; s < samples_.size(); ++s) {
+    const auto n = static_cast<int64_t>(samples_[s].size());
+    const std::string name = prefix + "z_samples" + std::to_string(s);
+    if (n > 0) VESTIGE_TRY(sink.put(name, ConstTensorView(samples_[s].data(), DType::kF32, {n})));
   }
-  VESTIGE_TRY(sink.put_rows(prefix + "sketch", sketch));
-  return sink.put_rows(prefix + "residual", residual);
+  return codec_->save(prefix, sink);
 }
 
-Status SketchIndex::load(const std::string& prefix, const TensorSource& source, int64_t n_closed) {
+Status VestigeIndex::load(const std::string& prefix, const TensorSource& source, int64_t n_closed) {
   VESTIGE_ASSIGN(const ConstTensorView ready, source.get(prefix + "index_ready", DType::kU8, {1}));
-  State state;
-  state.ready = *ready.as<uint8_t>() != 0;
-  float z = settings_.z_max;
-  if (state.ready) {
-    VESTIGE_ASSIGN(const ConstTensorView z_view, source.get(prefix + "z", DType::kF32, {1}));
-    std::memcpy(&z, z_view.data, sizeof z);
-    if (!(z >= 0 && z <= settings_.z_max)) {
-      return data_loss("%sz = %g, want 0 to z_max = %g", prefix.c_str(), z, settings_.z_max);
+  if (*ready.as<uint8_t>() == 0) return {};
+  VESTIGE_ASSIGN(const ConstTensorView view, source.get(prefix + "z", DType::kF32, {codec_->n_stages()}));
+  float z[2] = {largest_z(), largest_z()};
+  std::memcpy(z, view.data, static_cast<size_t>(codec_->n_stages()) * sizeof(float));
+  for (const float value : z) {
+    if (!(value >= 0 && value <= largest_z())) {
+      return data_loss("%sz = %g, want 0 to %g", prefix.c_str(), double(value), double(largest_z()));
     }
-    VESTIGE_ASSIGN(const ConstTensorView basis, source.get(prefix + "basis", DType::kF32, {rank_, layout_.d_content}));
-    VESTIGE_ASSIGN(state.basis, Buffer::create(static_cast<size_t>(rank_ * layout_.d_content) * sizeof(float)));
-    std::memcpy(state.basis.data(), basis.data, state.basis.size_bytes());
   }
-  if (state.ready && n_closed > 0) {
-    VESTIGE_ASSIGN(const ConstTensorView sketch, source.get(prefix + "sketch", DType::kF16, {n_closed, rank_}));
-    VESTIGE_ASSIGN(const ConstTensorView residual, source.get(prefix + "residual", DType::kF32, {n_closed}));
-    for (int64_t row = 0; row < n_closed; row += block_rows_) {
-      state.sketch.push_back(sketch.slice(row, block_rows_).data);
-      state.residual.push_back(residual.slice(row, block_rows_).data);
-    }
-    state.n_indexed = n_closed;
+  std::vector<std::vector<float>> samples;
+  for (int32_t s = 0; s < codec_->n_stages(); ++s) {
+    const auto stored = source.get(prefix + "z_samples" + std::to_string(s), DType::kF32, {-1});
+    samples.emplace_back();
+    if (stored.ok()) samples.back().assign(stored->as<float>(), stored->as<float>() + stored->dim(0));
+    if (!stored.ok() && stored.status().code() != StatusCode::kNotFound) return stored.status();
   }
-  state_ = std::move(state);
-  z_ = z;
+  VESTIGE_TRY(codec_->load(prefix, source, n_closed));
+  std::copy_n(z, 2, z_);
+  samples_ = std::move(samples);
   return {};
 }
 

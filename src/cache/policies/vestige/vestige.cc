@@ -1,5 +1,5 @@
 // VestigeKV: rows whose branch leaves its own low-pass stay attended, all others go to an exact archive from
-// which a sketch recalls them. Source: arXiv:2609.03949v1, Eq. 3 and 4. As built: docs/policies/vestige.md.
+// which an index recalls them. Source: arXiv:2609.03949v1, Eq. 3 and 4. As built: docs/policies/vestige.md.
 
 #include "cache/policies/settings.h"
 #include "cache/policies/vestige/recall_index.h"
@@ -8,9 +8,14 @@ namespace vestige {
 
 namespace {
 
+enum class Codec : uint8_t { kRows, kSketch };
+
 struct VestigeSettings {
   int32_t bandwidth = 0;
   RecallSettings recall;
+  Codec codec = Codec::kRows;
+  int32_t sketch_rank = 64;
+  RowCodecSettings code;
 };
 
 class VestigePolicy final : public ConfiguredPolicy {
@@ -25,12 +30,37 @@ class VestigePolicy final : public ConfiguredPolicy {
 
   std::unique_ptr<RecallIndex> create_index(const RowLayout& layout) const override {
     if (config().ratio == 1 || settings_.recall.max_recall == 0) return nullptr;
-    return std::make_unique<SketchIndex>(layout, config().block_rows, settings_.recall);
+    std::unique_ptr<IndexCodec> codec = settings_.codec == Codec::kSketch
+                                            ? create_sketch_codec(layout, config().block_rows, settings_.sketch_rank)
+                                            : create_row_codec(layout, config().block_rows, settings_.code);
+    return std::make_unique<VestigeIndex>(layout, config().block_rows, settings_.recall, std::move(codec));
   }
 
  private:
   VestigeSettings settings_;
 };
+
+/// Bytes of the codes; -1 = what the mode wants.
+Result<VestigeSettings> read_code(const PolicyConfig& config, VestigeSettings* s) {
+  const bool through = s->recall.mode == RecallMode::kThrough;
+  s->code.values = through;
+  VESTIGE_ASSIGN(s->code.code_bytes, whole_setting(config, "code_bytes"));
+  VESTIGE_ASSIGN(s->code.refine_bytes, whole_setting(config, "refine_bytes"));
+  if (s->code.code_bytes < 0) s->code.code_bytes = through ? 108 : 72;
+  if (s->code.refine_bytes < 0) s->code.refine_bytes = through ? 0 : 144;
+  for (const auto& [name, bytes] :
+       {std::pair{"code_bytes", s->code.code_bytes}, std::pair{"refine_bytes", s->code.refine_bytes}}) {
+    if (bytes % 4 != 0) return invalid_argument("vestige.%s = %d, want a multiple of 4, or -1", name, bytes);
+  }
+  if (s->code.code_bytes == 0) return invalid_argument("vestige.code_bytes = 0, want at least 4, or -1");
+  if (s->codec == Codec::kSketch && (through || s->recall.top_j > 0)) {
+    return invalid_argument("vestige.codec = sketch goes with neither mode = through nor top_j, want codec = klt");
+  }
+  if (s->recall.mode == RecallMode::kSound && s->recall.top_j > 0) {
+    return invalid_argument("vestige.top_j = %d with mode = sound, want 0: a cap breaks the promise", s->recall.top_j);
+  }
+  return *s;
+}
 
 Result<VestigeSettings> read_settings(const PolicyConfig& config) {
   VestigeSettings s;
@@ -39,28 +69,80 @@ Result<VestigeSettings> read_settings(const PolicyConfig& config) {
     return invalid_argument("vestige.bandwidth = %d, want 1 to block_rows / 2 = %d", s.bandwidth,
                             config.block_rows / 2);
   }
-  VESTIGE_ASSIGN(s.recall.sketch_rank, whole_setting(config, "sketch_rank"));
-  VESTIGE_ASSIGN(s.recall.n_calibrate, whole_setting(config, "n_calibrate"));
-  VESTIGE_ASSIGN(s.recall.max_recall, whole_setting(config, "max_recall"));
-  s.recall.tau = config.settings.at("tau");
-  s.recall.z_max = static_cast<float>(config.settings.at("z_max"));
-  return s;
+  RecallSettings& r = s.recall;
+  VESTIGE_ASSIGN(const int32_t codec, whole_setting(config, "codec"));
+  VESTIGE_ASSIGN(const int32_t mode, whole_setting(config, "mode"));
+  VESTIGE_ASSIGN(const int32_t rule, whole_setting(config, "rule"));
+  VESTIGE_ASSIGN(const int32_t quantile, whole_setting(config, "quantile"));
+  VESTIGE_ASSIGN(const int32_t label, whole_setting(config, "label"));
+  s.codec = static_cast<Codec>(codec);
+  r.mode = static_cast<RecallMode>(mode);
+  r.rule = static_cast<RecallRule>(rule);
+  r.quantile = static_cast<ZQuantile>(quantile);
+  r.hard_only = label == 1;
+  VESTIGE_ASSIGN(s.sketch_rank, whole_setting(config, "sketch_rank"));
+  VESTIGE_ASSIGN(r.n_calibrate, whole_setting(config, "n_calibrate"));
+  VESTIGE_ASSIGN(r.max_recall, whole_setting(config, "max_recall"));
+  VESTIGE_ASSIGN(r.top_j, whole_setting(config, "top_j"));
+  VESTIGE_ASSIGN(r.n_refit, whole_setting(config, "n_refit"));
+  r.margin = static_cast<float>(config.settings.at("margin"));
+  r.tau = config.settings.at("tau");
+  r.z_max = static_cast<float>(config.settings.at("z_max"));
+  return read_code(config, &s);
 }
 
 }  // namespace
 
 PolicyInfo vestige_info() {
-  return {"vestige",
-          "keeps the rows whose branch leaves its low-pass, recalls archived rows by a sketch",
-          "VestigeKV, arXiv:2609.03949v1, Eq. 3 and 4",
-          {
-              {"bandwidth", 16, 1, 4096, "rFFT bins of a block that count as low-pass, at most block_rows / 2"},
-              {"sketch_rank", 64, 1, 1024, "width of the archive's sketch; at most d_content is used"},
-              {"n_calibrate", 256, 1, 1024, "last prompt tokens whose queries set the certificate's weight z"},
-              {"max_recall", 4096, 0, 1 << 24, "rows recalled in a step; more = the whole archive; 0 = no recall"},
-              {"tau", 0.90, 0.5, 0.999, "share of needed rows that calibration wants recalled"},
-              {"z_max", 8, 0, 64, "largest z, and z where there are too few calibration queries"},
-          }};
+  return {
+      "vestige",
+      "keeps the rows whose branch leaves its low-pass, recalls archived rows by their codes",
+      "VestigeKV, arXiv:2609.03949v1, Eq. 3 and 4",
+      {
+          {"bandwidth", 16, 1, 4096, "rFFT bins of a block that count as low-pass, at most block_rows / 2"},
+          {"codec",
+           0,
+           0,
+           1,
+           "index entry of an archived row: transform code with error norms, or the paper's",
+           {"klt", "sketch"}},
+          {"mode",
+           0,
+           0,
+           2,
+           "bound of a row: calibrated on the prompt, sound, or sound for what is not attended by its code",
+           {"calibrated", "sound", "through"}},
+          {"rule",
+           0,
+           0,
+           1,
+           "a row is recalled if its bound passes log-sum-exp of the attended rows, or the best kept row's score",
+           {"mass", "max"}},
+          {"margin", 2, -64, 64, "nats below that mark at which a row is recalled"},
+          {"top_j", 0, 0, 1 << 20, "most rows a head may recall in a step, those of highest bound; 0 = any number"},
+          {"code_bytes", -1, -1, 1024, "bytes of the code read for every archived row; -1 = 72, in mode through 108"},
+          {"refine_bytes", -1, -1, 1024,
+           "bytes of the second code, read where the first lets a row pass; 0 = none; -1 = 144, in mode through 0"},
+          {"sketch_rank", 64, 1, 1024, "width of the paper's sketch; at most d_content is used"},
+          {"n_calibrate", 256, 1, 1024, "last prompt tokens whose queries set the bound's weight z"},
+          {"max_recall", 4096, 0, 1 << 24, "rows recalled in a step; more = the whole archive; 0 = no recall"},
+          {"quantile",
+           0,
+           0,
+           1,
+           "z is the largest that a calibration query needed, or the order statistic of tau",
+           {"largest", "order"}},
+          {"label",
+           0,
+           0,
+           1,
+           "queries that calibrate: all that see an archived row, or only those whose best row is archived",
+           {"best", "hard"}},
+          {"tau", 0.90, 0.5, 0.999, "share of needed rows that the order statistic wants recalled"},
+          {"z_max", 8, 0, 64, "largest z, at most the sound one, and z where there are too few calibration queries"},
+          {"n_refit", 64, 0, 1 << 20,
+           "decode steps after which z is refitted to live queries, then at 2, 4, 8 ... times as many; 0 = never"},
+      }};
 }
 
 Result<std::shared_ptr<const CachePolicy>> create_vestige(const PolicyConfig& config, const RowLayout& layout) {

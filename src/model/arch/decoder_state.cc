@@ -1,4 +1,4 @@
-#include "model/arch/kimi_linear_state.h"
+#include "model/arch/decoder_state.h"
 
 #include <cstring>
 
@@ -19,9 +19,8 @@ Status load_into(const TensorView& to, const std::string& name, const TensorSour
 
 }  // namespace
 
-Result<std::unique_ptr<KimiLinearState>> KimiLinearState::create(const KdaDims& dims,
-                                                                 const std::vector<int32_t>& layers) {
-  auto out = std::make_unique<KimiLinearState>();
+Result<std::unique_ptr<DecoderState>> DecoderState::create(const KdaDims& dims, const std::vector<int32_t>& layers) {
+  auto out = std::make_unique<DecoderState>();
   const int64_t n_conv = (dims.n_taps - 1) * 3 * dims.n_heads * dims.d_head;
   const int64_t n_state = dims.n_heads * dims.d_head * dims.d_head;
   const size_t n_floats = static_cast<size_t>(n_conv + n_state) * layers.size();
@@ -38,7 +37,7 @@ Result<std::unique_ptr<KimiLinearState>> KimiLinearState::create(const KdaDims& 
   return out;
 }
 
-Status KimiLinearState::save(const std::string& prefix, TensorSink& sink) const {
+Status DecoderState::save(const std::string& prefix, TensorSink& sink) const {
   for (size_t i = 0; i < kda_.size(); ++i) {
     const std::string name = prefix + "kda." + std::to_string(layers_[i]);
     VESTIGE_TRY(sink.put(name + ".state", kda_[i].state));
@@ -47,7 +46,7 @@ Status KimiLinearState::save(const std::string& prefix, TensorSink& sink) const 
   return {};
 }
 
-Status KimiLinearState::load(const std::string& prefix, const TensorSource& source) {
+Status DecoderState::load(const std::string& prefix, const TensorSource& source) {
   for (size_t i = 0; i < kda_.size(); ++i) {
     const std::string name = prefix + "kda." + std::to_string(layers_[i]);
     VESTIGE_TRY(load_into(kda_[i].state, name + ".state", source));

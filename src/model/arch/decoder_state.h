@@ -1,6 +1,6 @@
 #pragma once
 
-// What one sequence keeps of a Kimi Linear model besides cached rows, and the memory its passes work in.
+// What one sequence keeps of a model besides cached rows, and the memory its passes work in.
 
 #include <memory>
 #include <string>
@@ -12,10 +12,10 @@
 
 namespace vestige {
 
-class KimiLinearState final : public ModelState {
+class DecoderState final : public ModelState {
  public:
   /// @param layers  model layer numbers of the KDA layers, for the names of saved tensors.
-  static Result<std::unique_ptr<KimiLinearState>> create(const KdaDims& dims, const std::vector<int32_t>& layers);
+  static Result<std::unique_ptr<DecoderState>> create(const KdaDims& dims, const std::vector<int32_t>& layers);
 
   const KdaState& kda(size_t index) const { return kda_[index]; }
   Scratch& prefill_scratch() { return prefill_scratch_; }

@@ -1,0 +1,104 @@
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "model/arch/decoder_config.h"
+
+// The formulas are those of transformers 5.24 (modeling_rope_utils.py) for types "default" and "yarn", worked in
+// double; YaRN is arXiv:2309.00071, its two mscales DeepSeek-V2's.
+
+namespace vestige {
+
+namespace {
+
+struct Yarn {
+  double factor, fast, slow, mscale, mscale_all_dim;
+  double original_tokens;
+  bool truncate;
+};
+
+Result<Yarn> read_yarn(const Config& scaling, int64_t max_tokens) {
+  Yarn out{};
+  VESTIGE_ASSIGN(const int64_t original,
+                 scaling.integer({"original_max_position_embeddings", 1, int64_t{1} << 31, max_tokens}));
+  out.original_tokens = static_cast<double>(original);
+  VESTIGE_ASSIGN(out.factor, scaling.real({"factor", 1.0, 1e6}));
+  VESTIGE_ASSIGN(out.fast, scaling.real({"beta_fast", 1e-3, 1e6, 32.0}));
+  VESTIGE_ASSIGN(out.slow, scaling.real({"beta_slow", 1e-3, 1e6, 1.0}));
+  VESTIGE_ASSIGN(out.mscale, scaling.real({"mscale", 0.0, 100.0, 0.0}));
+  VESTIGE_ASSIGN(out.mscale_all_dim, scaling.real({"mscale_all_dim", 0.0, 100.0, 0.0}));
+  VESTIGE_ASSIGN(out.truncate, scaling.flag("truncate", true));
+  return out;
+}
+
+/// The (fractional) pair that turns `turns` times over the length the model was first trained on.
+double pair_of(double turns, const Yarn& yarn, double d, double theta) {
+  return d * std::log(yarn.original_tokens / (turns * 2 * std::numbers::pi)) / (2 * std::log(theta));
+}
+
+/// Slow pairs are stretched by the factor, fast ones left, with a ramp between.
+void stretch(const Yarn& yarn, double theta, std::vector<double>* frequencies) {
+  const double d = 2 * static_cast<double>(frequencies->size());
+  double low = pair_of(yarn.fast, yarn, d, theta), high = pair_of(yarn.slow, yarn, d, theta);
+  if (yarn.truncate) low = std::floor(low), high = std::ceil(high);
+  low = std::max(low, 0.0), high = std::min(high, d - 1);
+  if (low == high) high += 0.001;
+  for (size_t j = 0; j < frequencies->size(); ++j) {
+    const double slow = std::clamp((static_cast<double>(j) - low) / (high - low), 0.0, 1.0);
+    (*frequencies)[j] *= slow / yarn.factor + (1 - slow);
+  }
+}
+
+double magnitude(const Yarn& yarn, double mscale) { return 0.1 * mscale * std::log(yarn.factor) + 1.0; }
+
+Status refuse_partial(const Config& config) {
+  VESTIGE_ASSIGN(const double partial, config.real({"partial_rotary_factor", 0.0, 1.0, 1.0}));
+  if (partial == 1.0) return {};
+  return unsupported("%s: partial_rotary_factor = %g, want 1", config.where().c_str(), partial);
+}
+
+}  // namespace
+
+Result<Rotation> read_rotation(const Config& config, int64_t d_branch, int64_t max_tokens) {
+  if (d_branch % 2 != 0) {
+    return data_loss("%s: qk_rope_head_dim = %lld, want an even number", config.where().c_str(),
+                     static_cast<long long>(d_branch));
+  }
+  constexpr double kMinTheta = 1.001, kMaxTheta = 1e12;
+  VESTIGE_TRY(refuse_partial(config));
+  VESTIGE_ASSIGN(double theta, config.real({"rope_theta", kMinTheta, kMaxTheta, 1e4}));
+  Rotation out;
+  VESTIGE_ASSIGN(out.interleaved, config.flag("rope_interleave", true));
+  Config scaling = config;  // without a section of its own the type is "default", which reads nothing more
+  std::string type = "default";
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    if (!config.has(key)) continue;
+    VESTIGE_ASSIGN(scaling, config.section(key));
+    VESTIGE_TRY(refuse_partial(scaling));
+    VESTIGE_ASSIGN(theta, scaling.real({"rope_theta", kMinTheta, kMaxTheta, theta}));
+    VESTIGE_ASSIGN(type, scaling.text("type", "default"));
+    VESTIGE_ASSIGN(type, scaling.text("rope_type", type));
+    break;  // rope_scaling, the older name, wins in transformers
+  }
+  std::vector<double> frequencies;
+  for (int64_t i = 0; i < d_branch; i += 2) {
+    frequencies.push_back(std::pow(theta, -static_cast<double>(i) / static_cast<double>(d_branch)));
+  }
+  if (type == "yarn") {
+    VESTIGE_ASSIGN(const Yarn yarn, read_yarn(scaling, max_tokens));
+    stretch(yarn, theta, &frequencies);
+    const double all = magnitude(yarn, yarn.mscale_all_dim);  // 1 if there is none
+    const bool both = yarn.mscale > 0 && yarn.mscale_all_dim > 0;
+    const double factor = both ? magnitude(yarn, yarn.mscale) / all : magnitude(yarn, 1.0);
+    VESTIGE_ASSIGN(const double scale, scaling.real({"attention_factor", 1e-3, 1e3, factor}));
+    out.scale = static_cast<float>(scale);
+    out.score_scale = static_cast<float>(all * all);
+  } else if (type != "default") {
+    return unsupported("%s: rope_type = \"%.40s\", want \"default\" or \"yarn\"", scaling.where().c_str(),
+                       type.c_str());
+  }
+  out.frequencies.assign(frequencies.begin(), frequencies.end());
+  return out;
+}
+
+}  // namespace vestige
