@@ -266,7 +266,7 @@ Status run(int argc, char** argv) {
     VESTIGE_ASSIGN(const Document doc, read(*engine, tokens, length, policy));
     std::printf("%lld rows closed, kept 1/32 by %s, %lld queries of %s\n", static_cast<long long>(length), policy,
                 static_cast<long long>(n_tail), question.empty() ? "the text that follows" : "a question");
-    for (const int64_t page_rows : {8, 32, 64}) VESTIGE_TRY(measure(doc, page_rows, engine->stream()));
+    for (const int64_t page_rows : {2, 4, 8, 32, 64}) VESTIGE_TRY(measure(doc, page_rows, engine->stream()));
     if (policy == std::string("streaming") && length <= 8192) VESTIGE_TRY(time_ops(doc, engine->stream()));
   }
   return {};
