@@ -7,7 +7,6 @@
 //   loading a .vctx and giving the first token against reading the document
 //   attention per token under the file's policy against full attention over the same rows
 
-#include <cblas.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,6 +26,7 @@
 #include "base/safetensors.h"
 #include "base/thread_pool.h"
 #include "bench/best_of.h"
+#include "bench/threaded_sgemm.h"
 #include "vestige/engine.h"
 #include "vestige/ops.h"
 
@@ -64,17 +64,10 @@ Result<std::vector<Product>> prefill_products(const std::string& model_dir, cons
   return products;
 }
 
-double sgemm_seconds(const Product& p) {
+double sgemm_seconds(const Product& p, ThreadPool& pool) {
   std::vector<float> a(static_cast<size_t>(p.m * p.k), 0.5f), b(static_cast<size_t>(p.n * p.k), 0.25f);
   std::vector<float> c(static_cast<size_t>(p.m * p.n));
-  return best_of(3,
-                 [&] {
-                   cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, static_cast<blasint>(p.m),
-                               static_cast<blasint>(p.n), static_cast<blasint>(p.k), 1.0f, a.data(),
-                               static_cast<blasint>(p.k), b.data(), static_cast<blasint>(p.k), 0.0f, c.data(),
-                               static_cast<blasint>(p.n));
-                 }) *
-         p.times;
+  return best_of(3, [&] { threaded_sgemm(pool, {p.m, p.n, p.k}, a.data(), b.data(), c.data()); }) * p.times;
 }
 
 Result<std::unique_ptr<Context>> read_document(Engine& engine, const PolicyConfig& policy,
@@ -90,12 +83,10 @@ Status bench_prefill(Engine& engine, std::span<const int32_t> tokens) {
   if (static_cast<int64_t>(tokens.size()) < kTokens) return invalid_argument("the document has under 8192 tokens");
   VESTIGE_ASSIGN(const auto products, prefill_products(engine.model_dir(), engine.model().info(), kTokens));
   double flop = 0, sgemm_s = 0;
-  openblas_set_num_threads(engine.stream().n_threads());
   for (const Product& p : products) {
     flop += p.flop();
-    sgemm_s += sgemm_seconds(p);
+    sgemm_s += sgemm_seconds(p, *engine.stream().pool());
   }
-  openblas_set_num_threads(1);
   Status status;
   const double ours_s = best_of(2, [&] {
     const auto context = read_document(engine, {}, tokens.first(kTokens));
