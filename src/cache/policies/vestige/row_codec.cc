@@ -122,7 +122,8 @@ Status RowCodec::allocate_transform(State* state) const {
   const int64_t n_floats = transform_floats(d(), state->n_groups, state->rank);
   VESTIGE_ASSIGN(Buffer memory, Buffer::create(static_cast<size_t>(n_floats) * sizeof(float)));
   state->transform = reinterpret_cast<const float*>(memory.data());
-  state->owned.assign(1, std::move(memory));
+  state->owned.clear();
+  state->owned.push_back(std::move(memory));
   return {};
 }
 
