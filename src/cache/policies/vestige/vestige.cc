@@ -1,6 +1,8 @@
 // VestigeKV: rows whose branch leaves its own low-pass stay attended, all others go to an exact archive from
 // which a sketch recalls them. Source: arXiv:2609.03949v1, Eq. 3 and 4. As built: docs/policies/vestige.md.
 
+#include <algorithm>
+
 #include "cache/policies/settings.h"
 #include "cache/policies/vestige/recall_index.h"
 
@@ -8,8 +10,11 @@ namespace vestige {
 
 namespace {
 
+enum Schedule : int32_t { kProportional, kConstant };
+
 struct VestigeSettings {
   int32_t bandwidth = 0;
+  int64_t n_constant = 0;  ///< rows kept however long the sequence is; 0 = 1 / ratio of the closed rows
   RecallSettings recall;
 };
 
@@ -23,8 +28,13 @@ class VestigePolicy final : public ConfiguredPolicy {
     return ops::score_rows({.branch = branch, .score = score, .bandwidth = settings_.bandwidth}, stream);
   }
 
+  int64_t n_keep(int64_t n_closed) const override {
+    if (settings_.n_constant == 0) return CachePolicy::n_keep(n_closed);
+    return std::min(n_closed, settings_.n_constant);
+  }
+
   std::unique_ptr<RecallIndex> create_index(const RowLayout& layout) const override {
-    if (config().ratio == 1 || settings_.recall.max_recall == 0) return nullptr;
+    if ((config().ratio == 1 && settings_.n_constant == 0) || settings_.recall.max_recall == 0) return nullptr;
     return std::make_unique<SketchIndex>(layout, config().block_rows, settings_.recall);
   }
 
@@ -39,6 +49,9 @@ Result<VestigeSettings> read_settings(const PolicyConfig& config) {
     return invalid_argument("vestige.bandwidth = %d, want 1 to block_rows / 2 = %d", s.bandwidth,
                             config.block_rows / 2);
   }
+  VESTIGE_ASSIGN(const int32_t schedule, whole_setting(config, "schedule"));
+  VESTIGE_ASSIGN(const int32_t n_constant, whole_setting(config, "n_keep"));
+  s.n_constant = schedule == kConstant ? n_constant : 0;
   VESTIGE_ASSIGN(s.recall.sketch_rank, whole_setting(config, "sketch_rank"));
   VESTIGE_ASSIGN(s.recall.n_calibrate, whole_setting(config, "n_calibrate"));
   VESTIGE_ASSIGN(s.recall.max_recall, whole_setting(config, "max_recall"));
@@ -55,6 +68,13 @@ PolicyInfo vestige_info() {
           "VestigeKV, arXiv:2609.03949v1, Eq. 3 and 4",
           {
               {"bandwidth", 16, 1, 4096, "rFFT bins of a block that count as low-pass, at most block_rows / 2"},
+              {"schedule",
+               kProportional,
+               kProportional,
+               kConstant,
+               "how many rows are kept as the sequence grows",
+               {"proportional", "constant"}},
+              {"n_keep", 1024, 1, 1 << 24, "rows that schedule constant keeps, sinks not counted; no ratio then"},
               {"sketch_rank", 64, 1, 1024, "width of the archive's sketch; at most d_content is used"},
               {"n_calibrate", 256, 1, 1024, "last prompt tokens whose queries set the certificate's weight z"},
               {"max_recall", 4096, 0, 1 << 24, "rows recalled in a step; more = the whole archive; 0 = no recall"},
