@@ -8,6 +8,7 @@
 #include "tools/command.h"
 #include "tools/exit_code.h"
 #include "tools/flags.h"
+#include "tools/interrupt.h"
 #include "tools/open_context.h"
 #include "tools/output.h"
 #include "tools/progress.h"
@@ -36,6 +37,7 @@ LoadOptions load_options(const AskFlags& flags, const ContextFile& file) {
   options.policy = file.policy();
   options.policy->name = flags.policy;
   options.policy->settings.clear();
+  options.progress = [](int64_t, int64_t) { return !interrupted(); };
   if (!flags.ratio.empty()) options.policy->ratio = parse_ratio(flags.ratio).value_or(0);
   return options;
 }

@@ -70,6 +70,8 @@ class ContextFile {
 struct LoadOptions {
   /// Another policy over the file's rows, which are all there.
   std::optional<PolicyConfig> policy;
+  /// Of the second pass over the document that some of these policies make (kvzip).
+  ProgressFn progress = {};
 };
 
 /// What a context keeps beyond what its policy needs.

@@ -106,7 +106,7 @@ Status Sequence::restore(std::shared_ptr<const ContextFile> file, const LoadOpti
   queries_ = nullptr;
   ended_ = true;
   file_ = std::move(file);
-  if (options.policy) VESTIGE_TRY(settle({}));
+  if (options.policy) VESTIGE_TRY(settle(options.progress));
   finished_ = true;
   return check_tokens({});
 }
