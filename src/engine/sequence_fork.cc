@@ -119,6 +119,10 @@ Status Sequence::copy_from(const Sequence& from) {
   return {};
 }
 
+Result<std::unique_ptr<Context>> Sequence::fork(const PolicyConfig& policy) const {
+  return guarded([&] { return fork_as(policy); });
+}
+
 Result<std::unique_ptr<Context>> Sequence::fork_as(const PolicyConfig& policy) const {
   VESTIGE_TRY(check_whole());
   VESTIGE_TRY(check_finished("fork()"));
