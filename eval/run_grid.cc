@@ -111,7 +111,7 @@ Status Runner::run_gates(int64_t length) {
     const TaskInfo& task = grid_.tasks[t];
     std::vector<Arm> untried;
     for (const Arm& arm : arms_[t]) {
-      const bool tried = passed("identity", length, arm.name) && passed("fired", length, arm.name);
+      const bool tried = passed("identity", length, arm_family(arm.name)) && passed("fired", length, arm.name);
       if (arm.policy.name != "full" && arm.policy.ratio > 1 && !tried) untried.push_back(arm);
     }
     if (untried.empty() || task.measure == Measure::kNumbers) continue;
@@ -119,7 +119,10 @@ Status Runner::run_gates(int64_t length) {
     VESTIGE_ASSIGN(const Trial trial, make_trial(task, length, 0));
     VESTIGE_ASSIGN(const auto base, read_document(engine_, trial.document, untried, progress()));
     for (const Arm& arm : untried) {
-      VESTIGE_TRY(record_gate(identity_gate(engine_, *base, trial, arm), length, arm.name));
+      const std::string family = arm_family(arm.name);  // at ratio 1 its members are the same
+      if (!passed("identity", length, family)) {
+        VESTIGE_TRY(record_gate(identity_gate(engine_, *base, trial, arm), length, family));
+      }
       VESTIGE_TRY(record_gate(fired_gate(engine_, *base, trial, arm), length, arm.name));
       if (stopped()) return cancelled("interrupted");
     }
