@@ -60,7 +60,7 @@ std::string table_html(std::span<const Cell> cells) {
 }
 
 std::string numbers_html(const Cell& c) {
-  std::string out = "<table><tr><th>what</th><th>mean</th></tr>\n";
+  std::string out = "<table><tr><th>" + escape_html(c.arm) + "</th><th>mean</th></tr>\n";
   for (const auto& [name, value] : c.numbers)
     out += "<tr>" + cell(escape_html(name)) + cell(format("%.6g", value)) + "</tr>\n";
   return out + "</table>\n";
@@ -140,17 +140,17 @@ std::string task_html(std::span<const Cell> cells) {
     const auto end = std::find_if(begin, cells.end(), [&](const Cell& c) { return c.length != length; });
     const std::span<const Cell> part(begin, end);
     out += "<h3>" + std::to_string(length) + " tokens, " + std::to_string(part[0].n_trials) + " trials";
-    if (part[0].measure != Measure::kNumbers && part[0].n_counted < part[0].n_trials) {
+    if (!has_numbers(part[0].measure) && part[0].n_counted < part[0].n_trials) {
       out += ", of which full attention solves " + std::to_string(part[0].n_counted) + ": only these count";
     }
     out += "</h3>\n";
-    if (part[0].measure == Measure::kNumbers) {
-      out += numbers_html(part[0]);
+    if (has_numbers(part[0].measure)) {
+      for (const Cell& c : part) out += numbers_html(c);
       continue;
     }
     out += table_html(part) + ratio_plot(part, length) + frontier_plot(part, length) + "\n";
   }
-  if (cells[0].measure == Measure::kNumbers || distinct(cells, &Cell::length).size() < 2) return out;
+  if (has_numbers(cells[0].measure) || distinct(cells, &Cell::length).size() < 2) return out;
   out += "<h3>Against length</h3>\n";
   for (const double ratio : distinct(cells, &Cell::ratio)) {
     if (ratio > 1) out += length_plot(cells, ratio);
