@@ -75,7 +75,7 @@ class CliTest(unittest.TestCase):
     def test_version_and_help(self):
         self.assertRegex(self.run_vestige("--version").stdout.decode(), r"^vestige \d+\.\d+\.\d+\n$")
         self.assertIn(b"Exit codes", self.run_vestige("--help").stdout)
-        for command in ("compress", "append", "ask", "generate", "inspect", "completion"):
+        for command in ("compress", "append", "ask", "generate", "inspect", "eval", "completion"):
             done = self.run_vestige(command, "--help")
             self.expect(done, OK)
             self.assertIn(b"Examples:", done.stdout)
