@@ -12,10 +12,6 @@ namespace vestige::cpu {
 namespace {
 
 constexpr int64_t kGemvRows = 64;
-// Covers float32 rounding in t, in the transform and its dual, and in sums (docs/policies/vestige.md).
-constexpr double kRounding = 1.0 / 8192;
-// Covers the rounding of `white`, whose square is taken from one almost as large.
-constexpr double kWhiteRounding = 4e-6;
 
 /// Entries begin .. end - 1 of one head as integers of at most `limit`; four of them make a strip.
 struct Quantise {
@@ -129,7 +125,7 @@ void prepare_head(const CodeSet& set, const CodeQuery& query, const float* q, fl
              .accumulate = false});
   const double square = dot(dual, dual, d) * (1 + kWhiteRounding) - dot(white, white, rank);
   const double norm = double(scale) * std::sqrt(std::max(0.0, square) / double(t.ridge.as<float>()[group])) * 1.00001;
-  double slack = kRounding * double(scale) * std::sqrt(dot(q, q, d)) * double(set.max_row_norm);
+  double slack = kCodeRounding * double(scale) * std::sqrt(dot(q, q, d)) * double(set.max_row_norm);
   const int64_t pack = head / kCodePack, lane = head % kCodePack;
   for (size_t s = 0; s < set.stages.size(); ++s) {
     const StageWeights& out = query.stage(pack, static_cast<int64_t>(s));

@@ -185,9 +185,19 @@ HWY_INLINE uint32_t bits_of(hn::Mask<DC> mask, int64_t at) {
 HWY_INLINE uint32_t open_rows(const CodeSet& set, int64_t page, int64_t row) {
   const int64_t page_end = std::min(set.pages.page_rows, set.pages.n_rows - page * set.pages.page_rows);
   const int64_t n = std::min(kTileRows, page_end - row);
+  const uint32_t there = n >= kTileRows ? 0xffffu : (1u << n) - 1u;
+  if (set.kept == nullptr) return there;
+  const uint8_t* kept = set.kept + page * set.pages.page_rows + row;
+#if HWY_TARGET != HWY_SCALAR
+  if (n == kTileRows) {
+    const hn::FixedTag<uint8_t, 16> d8;
+    uint8_t bytes[8] = {};
+    hn::StoreMaskBits(d8, hn::Eq(hn::LoadU(d8, kept), hn::Zero(d8)), bytes);
+    return uint32_t{bytes[0]} | uint32_t{bytes[1]} << 8;
+  }
+#endif
   uint32_t open = 0;
-  const uint8_t* kept = set.kept == nullptr ? nullptr : set.kept + page * set.pages.page_rows + row;
-  for (int64_t i = 0; i < n; ++i) open |= uint32_t{kept == nullptr || kept[i] == 0} << i;
+  for (int64_t i = 0; i < n; ++i) open |= uint32_t{kept[i] == 0} << i;
   return open;
 }
 

@@ -14,7 +14,6 @@
 #include "hwy/foreach_target.h"
 // After foreach_target: compiled once a target.
 #include "backend/cpu/code_scan-inl.h"
-#include "hwy/contrib/math/math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace vestige::cpu::HWY_NAMESPACE {
@@ -32,6 +31,7 @@ struct Job {
   int64_t n_heads = 0;                                     // padded
   int64_t runs_per_page = 0, first_run = 0, n_runs = 0;
   bool has_second = false;
+  const int64_t* group = nullptr;  // of each head
 };
 
 /// What a run leaves behind.
@@ -54,9 +54,17 @@ struct Scratch {
   Passed passed;
 };
 
-HWY_INLINE VC exp_below_80(VC x) {
+/// An upper bound on exp(x), at most 6.2% above it: 2^f <= 1 + f for f in [0, 1), which is what the bits of a float
+/// are. Below -87 a bound of 1e-38; past 80 that of 80. Not a number: that of 80.
+HWY_INLINE VC exp_above(VC x) {
   const DC d;
-  return hn::Exp(d, hn::Min(x, hn::Set(d, 80.0f)));
+  const DCI di;
+  constexpr float kOctave = 8388608.0f, kLog2e = 1.4426951f;  // rounded up
+  // 64: more than the rounding of the product and the sum, in the last places of a float.
+  const VC bits = hn::MulAdd(x, hn::Set(d, kOctave * kLog2e), hn::Set(d, 127.0f * kOctave + 64.0f));
+  const VC most = hn::Set(d, (127.0f + 80.0f * kLog2e) * kOctave);
+  const VC cut = hn::Max(hn::IfThenElse(hn::Lt(bits, most), bits, most), hn::Set(d, kOctave));
+  return hn::BitCast(d, hn::ConvertTo(di, cut));
 }
 
 /// Scores and bounds of one part of a tile for every head; ORs into `hit` the rows that pass.
@@ -66,7 +74,6 @@ HWY_INLINE void bound_part(const Job& job, int64_t s, const Units& units, const 
   const DC d;
   const CodeStage& stage = job.set->stages[static_cast<size_t>(s)];
   const VC z = hn::Set(d, job.set->z[s]);
-  const int64_t per_group = job.query.h / job.set->transform.metric.dim(0);
   for (int64_t pack = 0; pack < job.query.n_packs; ++pack) {
     const StageWeights& w = job.query.stage(pack, s);
     for (int64_t first = 0; first < kCodePack; first += kHeads) {
@@ -75,7 +82,7 @@ HWY_INLINE void bound_part(const Job& job, int64_t s, const Units& units, const 
       for (int64_t i = 0; i < kHeads; ++i) {
         const int64_t head = pack * kCodePack + first + i;
         if (head >= job.query.h) break;
-        const VC reach = hn::Mul(hn::Set(d, w.norm[first + i]), norms(head / per_group));
+        const VC reach = hn::Mul(hn::Set(d, w.norm[first + i]), norms(job.group[head]));
         VC sum = score[i], least_bound, least_sound;
         base(head, sum, least_bound, least_sound);
         const VC centre = hn::Add(sum, hn::Set(d, w.slack[first + i]));
@@ -104,7 +111,7 @@ HWY_INLINE void add_omitted(const Job& job, const Scratch& s, int64_t at, hn::Ma
   if (hn::AllFalse(d, left)) return;
   for (int64_t head = 0; head < job.query.h; ++head) {
     const VC x = hn::Sub(hn::LoadU(d, s.sound + head * kTileRows + at), hn::Set(d, job.reference[head]));
-    sums[head] = hn::Add(sums[head], hn::IfThenElseZero(left, exp_below_80(x)));
+    sums[head] = hn::Add(sums[head], hn::IfThenElseZero(left, exp_above(x)));
   }
 }
 
@@ -250,7 +257,7 @@ void collect(const ScanCodesParams& p, const Job& job, int64_t b, const std::vec
   std::copy_n(n_stage, 2, p.n_stage.as<int64_t>() + b * 2);
   for (int64_t head = 0; head < job.query.h; ++head) {
     const bool finite = std::isfinite(p.reference.as<float>()[b * job.query.h + head]);
-    // 1.0001 covers the float32 exponentials and sums.
+    // 1.0001 covers the float32 sums.
     p.omitted.as<float>()[b * job.query.h + head] =
         finite ? static_cast<float>(omitted[static_cast<size_t>(head)] * 1.0001)
                : std::numeric_limits<float>::infinity();
@@ -283,11 +290,16 @@ Status scan(const ScanCodesParams& p, Stream& stream) {
                  scratch_floats(ScratchSlot::kOp, n_query + each * stream.n_threads() + per_run * n_runs));
   Slices slices(memory);
   std::vector<StageWeights> weights(static_cast<size_t>(b * n_heads / kCodePack * 2));
+  std::vector<int64_t> group(static_cast<size_t>(b * h));
   for (int64_t i = 0; i < b; ++i) {
     Job& job = jobs[static_cast<size_t>(i)];
     job.image = slices.take(2 * n_heads);
     std::copy_n(p.threshold.as<float>() + i * h, h, job.image);
     std::copy_n(p.reference.as<float>() + i * h, h, job.image + n_heads);
+    job.group = group.data() + i * h;
+    for (int64_t head = 0; head < h; ++head) {
+      group[static_cast<size_t>(i * h + head)] = head / (h / job.set->transform.metric.dim(0));
+    }
     job.threshold = job.image;
     job.reference = job.image + n_heads;
     job.query = prepare_code_query(*job.set, p.q.as<float>() + i * h * d, h, p.scale, kDot, slices,

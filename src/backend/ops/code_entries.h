@@ -10,6 +10,13 @@
 
 namespace vestige {
 
+/// ||y||^2 - ||white y||^2 is a small difference: y's square is taken this much larger, which covers the rounding of
+/// `white` and of the products with it.
+inline constexpr double kWhiteRounding = 4e-6;
+/// Slack of a bound as a share of scale ||q|| max ||x||: covers float32 rounding in t, in the transform and its dual,
+/// and in sums (docs/policies/vestige.md).
+inline constexpr double kCodeRounding = 1.0 / 8192;
+
 /// Width in bits, unit and place of entry e.
 struct EntryPlace {
   int32_t width, unit, byte, at;  ///< `at` = first bit in its byte

@@ -42,7 +42,7 @@ CodedHead coded_head(const CodeSet& set, const float* q, int64_t head, int64_t h
     out.at_mean += double(q[j]) * double(t.mean.as<float>()[j]);
     q_square += double(q[j]) * double(q[j]);
   }
-  square *= 1 + 4e-6;
+  square *= 1 + kWhiteRounding;
   for (int64_t r = 0; r < rank; ++r) {
     const float* row = t.white.as<float>() + (out.group * rank + r) * d;
     double sum = 0;

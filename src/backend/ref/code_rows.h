@@ -8,9 +8,6 @@
 
 namespace vestige::ref {
 
-/// Slack of a bound for float32 rounding, a share of scale ||q|| max_row_norm (docs/policies/vestige.md).
-inline constexpr double kCodeRounding = 1.0 / 8192;
-
 struct CodedHead {
   std::vector<double> dual;  ///< dual q
   double at_mean = 0;        ///< q . mean

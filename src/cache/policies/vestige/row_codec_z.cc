@@ -90,7 +90,7 @@ Result<std::vector<std::vector<float>>> RowCodec::needed_z(const CodecQueries& c
     const float *query = q.as<float>() + i * d(), *own = dual.data() + i * d();
     double score = 0;
     for (int64_t j = 0; j < d(); ++j) score += double(query[j]) * double(t.mean.as<float>()[j]);
-    const double inside = square(own, d()) - square(white.data() + i * state_.rank, state_.rank);
+    const double inside = square(own, d()) * (1 + kWhiteRounding) - square(white.data() + i * state_.rank, state_.rank);
     const double norm = std::sqrt(std::max(0.0, inside) / double(t.ridge.as<float>()[group]));
     for (size_t s = 0; s < coded.size(); ++s) {
       const CodeRow row = code_row(coded[s], s, state_.codes[s][page], best.row[k] % block_rows_, state_.n_groups);
