@@ -87,10 +87,10 @@ Result<std::vector<Cell>> make_cells(const Grid& grid, const Store& store) {
         Cell cell{
             .task = task.name, .arm = arm.name, .measure = task.measure, .length = length, .ratio = arm.policy.ratio};
         Sums sums;
-        if (task.measure == Measure::kNumbers) add_numbers(found->second, &cell);
+        if (has_numbers(task.measure)) add_numbers(found->second, &cell);
         for (const auto& [trial, outcome] : found->second) {
           const auto pair = full->second.find(trial);
-          if (task.measure != Measure::kNumbers && pair != full->second.end()) {
+          if (!has_numbers(task.measure) && pair != full->second.end()) {
             add_trial(*outcome, *pair->second, &cell, &sums);
           }
         }

@@ -60,7 +60,7 @@ std::string table_html(std::span<const Cell> cells) {
 }
 
 std::string numbers_html(const Cell& c) {
-  std::string out = "<table><tr><th>what</th><th>mean</th></tr>\n";
+  std::string out = "<table><tr><th>" + escape_html(c.arm) + "</th><th>mean</th></tr>\n";
   for (const auto& [name, value] : c.numbers)
     out += "<tr>" + cell(escape_html(name)) + cell(format("%.6g", value)) + "</tr>\n";
   return out + "</table>\n";
@@ -80,44 +80,49 @@ Plot base_plot(const Cell& c, const std::string& title) {
   return plot;
 }
 
-void add_point(Plot* plot, const std::string& line, const PlotPoint& point) {
+/// Every family of the report, so that a policy looks the same in all plots.
+using Families = std::vector<std::string>;
+
+void add_point(Plot* plot, const Families& families, const Cell& c, double x) {
+  const std::string family = arm_family(c.arm);
   for (PlotLine& known : plot->lines) {
-    if (known.name == line) return known.points.push_back(point);
+    if (known.name == family) return known.points.push_back(quality_point(c, x));
   }
-  plot->lines.push_back({line, {point}});
+  const auto style = std::find(families.begin(), families.end(), family) - families.begin();
+  plot->lines.push_back({family, {quality_point(c, x)}, static_cast<size_t>(style)});
 }
 
-std::string ratio_plot(std::span<const Cell> cells, int64_t length) {
+std::string ratio_plot(std::span<const Cell> cells, int64_t length, const Families& families) {
   Plot plot = base_plot(cells[0], std::to_string(length) + " tokens");
   plot.x_label = "ratio";
   plot.log_x = true;
   for (const Cell& c : cells) {
-    if (c.length == length && c.n_counted > 0 && c.arm != "full")
-      add_point(&plot, arm_family(c.arm), quality_point(c, c.ratio));
+    if (c.length == length && c.n_counted > 0 && c.arm != "full") add_point(&plot, families, c, c.ratio);
   }
   return plot_svg(plot);
 }
 
-std::string length_plot(std::span<const Cell> cells, double ratio) {
+std::string length_plot(std::span<const Cell> cells, double ratio, const Families& families) {
   Plot plot = base_plot(cells[0], format("ratio %g", ratio));
   plot.x_label = "tokens";
   plot.log_x = true;
   for (const Cell& c : cells) {
     if (c.ratio == ratio && c.n_counted > 0) {
-      add_point(&plot, arm_family(c.arm), quality_point(c, static_cast<double>(c.length)));
+      add_point(&plot, families, c, static_cast<double>(c.length));
     }
   }
   return plot_svg(plot);
 }
 
 /// Bytes against quality: what is up and to the left is better (for nats: down and to the left).
-std::string frontier_plot(std::span<const Cell> cells, int64_t length) {
+std::string frontier_plot(std::span<const Cell> cells, int64_t length, const Families& families) {
   Plot plot = base_plot(cells[0], std::to_string(length) + " tokens, bytes and quality");
+  plot.spread = false;
   plot.x_label = "bytes read / full attention's";
   plot.log_x = true;
   for (const Cell& c : cells) {
     if (c.length == length && c.n_counted > 0 && c.read_share() > 0) {
-      add_point(&plot, arm_family(c.arm), quality_point(c, c.read_share()));
+      add_point(&plot, families, c, c.read_share());
     }
   }
   return plot_svg(plot);
@@ -133,27 +138,27 @@ std::vector<Key> distinct(std::span<const Cell> cells, Key Cell::*member) {
   return out;
 }
 
-std::string task_html(std::span<const Cell> cells) {
+std::string task_html(std::span<const Cell> cells, const Families& families) {
   std::string out = "<h2>" + escape_html(cells[0].task) + "</h2>\n";
   for (const int64_t length : distinct(cells, &Cell::length)) {
     const auto begin = std::find_if(cells.begin(), cells.end(), [&](const Cell& c) { return c.length == length; });
     const auto end = std::find_if(begin, cells.end(), [&](const Cell& c) { return c.length != length; });
     const std::span<const Cell> part(begin, end);
     out += "<h3>" + std::to_string(length) + " tokens, " + std::to_string(part[0].n_trials) + " trials";
-    if (part[0].measure != Measure::kNumbers && part[0].n_counted < part[0].n_trials) {
+    if (!has_numbers(part[0].measure) && part[0].n_counted < part[0].n_trials) {
       out += ", of which full attention solves " + std::to_string(part[0].n_counted) + ": only these count";
     }
     out += "</h3>\n";
-    if (part[0].measure == Measure::kNumbers) {
-      out += numbers_html(part[0]);
+    if (has_numbers(part[0].measure)) {
+      for (const Cell& c : part) out += numbers_html(c);
       continue;
     }
-    out += table_html(part) + ratio_plot(part, length) + frontier_plot(part, length) + "\n";
+    out += table_html(part) + ratio_plot(part, length, families) + frontier_plot(part, length, families) + "\n";
   }
-  if (cells[0].measure == Measure::kNumbers || distinct(cells, &Cell::length).size() < 2) return out;
+  if (has_numbers(cells[0].measure) || distinct(cells, &Cell::length).size() < 2) return out;
   out += "<h3>Against length</h3>\n";
   for (const double ratio : distinct(cells, &Cell::ratio)) {
-    if (ratio > 1) out += length_plot(cells, ratio);
+    if (ratio > 1) out += length_plot(cells, ratio, families);
   }
   return out + "\n";
 }
@@ -179,10 +184,15 @@ std::string report_html(const ReportHead& head, const std::vector<Cell>& cells, 
          ", blocks of " + std::to_string(head.identity.block_rows) + " rows, vestige " +
          escape_html(head.identity.vestige_version) + ". Trials that full attention does not solve do not count.</p>\n";
   out += gates_html(gates);
+  Families families;
+  for (const Cell& c : cells) {
+    const std::string family = arm_family(c.arm);
+    if (std::find(families.begin(), families.end(), family) == families.end()) families.push_back(family);
+  }
   for (size_t at = 0; at < cells.size();) {
     size_t end = at;
     while (end < cells.size() && cells[end].task == cells[at].task) ++end;
-    out += task_html(std::span(cells).subspan(at, end - at));
+    out += task_html(std::span(cells).subspan(at, end - at), families);
     at = end;
   }
   return out + "</html>\n";

@@ -29,7 +29,7 @@ Json record_json(const Cell& c) {
 
 Json cell_json(const Cell& c) {
   Json out = {{"task", c.task}, {"length", c.length}, {"policy", c.arm}, {"ratio", c.ratio}, {"trials", c.n_trials}};
-  if (c.measure == Measure::kNumbers) {
+  if (has_numbers(c.measure)) {
     out["numbers"] = c.numbers;
     return out;
   }

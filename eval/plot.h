@@ -15,10 +15,12 @@ struct PlotPoint {
 struct PlotLine {
   std::string name;
   std::vector<PlotPoint> points;
+  size_t style = 0;  ///< which colour and dash; the same number looks the same in every plot
 };
 struct Plot {
   std::string title, x_label, y_label;
   bool log_x = false;
+  bool spread = true;         ///< lines a little apart, where x has few values
   Interval y_range = {0, 0};  ///< equal ends = what the points need
   std::vector<PlotLine> lines;
 };

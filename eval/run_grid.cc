@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "eval/fidelity.h"
 #include "eval/gates.h"
 
 namespace vestige::eval {
@@ -32,6 +33,8 @@ class Runner {
   Status run_leakage(int64_t length);
   Status run_unit(const Unit& unit);
   Status examine(const TaskInfo& task, const Unit& unit);
+  Result<Outcome> run_arm(const TaskInfo& task, const Trial& trial, const Context& base, const Reading* reading,
+                          const Arm& arm);
   std::vector<Arm> pending_arms(const Unit& unit) const;
   Status record_gate(Result<GateOutcome> gate, int64_t length, const std::string& subject);
   bool passed(const char* gate, int64_t length, const std::string& subject) const;
@@ -111,7 +114,7 @@ Status Runner::run_gates(int64_t length) {
     const TaskInfo& task = grid_.tasks[t];
     std::vector<Arm> untried;
     for (const Arm& arm : arms_[t]) {
-      const bool tried = passed("identity", length, arm.name) && passed("fired", length, arm.name);
+      const bool tried = passed("identity", length, arm_family(arm.name)) && passed("fired", length, arm.name);
       if (arm.policy.name != "full" && arm.policy.ratio > 1 && !tried) untried.push_back(arm);
     }
     if (untried.empty() || task.measure == Measure::kNumbers) continue;
@@ -119,7 +122,10 @@ Status Runner::run_gates(int64_t length) {
     VESTIGE_ASSIGN(const Trial trial, make_trial(task, length, 0));
     VESTIGE_ASSIGN(const auto base, read_document(engine_, trial.document, untried, progress()));
     for (const Arm& arm : untried) {
-      VESTIGE_TRY(record_gate(identity_gate(engine_, *base, trial, arm), length, arm.name));
+      const std::string family = arm_family(arm.name);  // at ratio 1 its members are the same
+      if (!passed("identity", length, family)) {
+        VESTIGE_TRY(record_gate(identity_gate(engine_, *base, trial, arm), length, family));
+      }
       VESTIGE_TRY(record_gate(fired_gate(engine_, *base, trial, arm), length, arm.name));
       if (stopped()) return cancelled("interrupted");
     }
@@ -158,6 +164,18 @@ Status Runner::examine(const TaskInfo& task, const Unit& unit) {
   return store_.add(std::move(outcome));
 }
 
+Result<Outcome> Runner::run_arm(const TaskInfo& task, const Trial& trial, const Context& base, const Reading* reading,
+                                const Arm& arm) {
+  VESTIGE_ASSIGN(const auto context, fork_arm(engine_, base, trial, arm, progress()));
+  if (task.measure != Measure::kFidelity) {
+    return score_trial(engine_, *context, trial, [this] { return stopped(); });
+  }
+  VESTIGE_ASSIGN(const auto full, fork_arm(engine_, base, trial, grid_.arms[0], progress()));
+  Outcome outcome;
+  VESTIGE_ASSIGN(outcome.numbers, measure_fidelity(*context, *full, *reading, engine_.stream()));
+  return outcome;
+}
+
 Status Runner::run_unit(const Unit& unit) {
   const TaskInfo& task = grid_.tasks[unit.task];
   const std::vector<Arm> pending = pending_arms(unit);
@@ -165,10 +183,14 @@ Status Runner::run_unit(const Unit& unit) {
   say(task, unit.length, unit.trial, "reading");
   VESTIGE_ASSIGN(const Trial trial, make_trial(task, unit.length, unit.trial));
   VESTIGE_ASSIGN(const auto base, read_document(engine_, trial.document, pending, progress()));
+  std::optional<Reading> reading;
+  if (task.measure == Measure::kFidelity) {
+    const auto n = static_cast<int64_t>(whole_text(trial).size() - trial.document.size());
+    VESTIGE_ASSIGN(reading, read_rows(engine_, whole_text(trial), n, progress()));
+  }
   for (const Arm& arm : pending) {
     say(task, unit.length, unit.trial, arm.name);
-    VESTIGE_ASSIGN(const auto context, fork_arm(engine_, *base, trial, arm, progress()));
-    VESTIGE_ASSIGN(Outcome outcome, score_trial(engine_, *context, trial, [this] { return stopped(); }));
+    VESTIGE_ASSIGN(Outcome outcome, run_arm(task, trial, *base, reading ? &*reading : nullptr, arm));
     outcome.task = task.name;
     outcome.length = unit.length;
     outcome.trial = unit.trial;

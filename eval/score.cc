@@ -25,15 +25,6 @@ Result<int64_t> n_wanted_queries(Engine& engine, std::span<const Arm> arms) {
   return n;
 }
 
-std::vector<int32_t> whole_text(const Trial& trial) {
-  std::vector<int32_t> tokens = trial.document;
-  for (const Segment& segment : trial.segments) {
-    tokens.insert(tokens.end(), segment.prompt.begin(), segment.prompt.end());
-    tokens.insert(tokens.end(), segment.answer.begin(), segment.answer.end());
-  }
-  return tokens;
-}
-
 /// The queries that will be asked, from a reading of document and segments together.
 Status observe_future(Engine& engine, Context& context, const Trial& trial, const ProgressFn& progress) {
   const std::vector<int32_t> tokens = whole_text(trial);
@@ -79,6 +70,15 @@ Status score_segment(Context& context, const Segment& segment, bool last, const 
 }
 
 }  // namespace
+
+std::vector<int32_t> whole_text(const Trial& trial) {
+  std::vector<int32_t> tokens = trial.document;
+  for (const Segment& segment : trial.segments) {
+    tokens.insert(tokens.end(), segment.prompt.begin(), segment.prompt.end());
+    tokens.insert(tokens.end(), segment.answer.begin(), segment.answer.end());
+  }
+  return tokens;
+}
 
 TokenScore score_token(std::span<const float> logits, int32_t token) {
   const auto at = static_cast<size_t>(token);

@@ -17,6 +17,9 @@ using StopFn = std::function<bool()>;
 Result<std::unique_ptr<Context>> read_document(Engine& engine, std::span<const int32_t> tokens,
                                                std::span<const Arm> arms, const ProgressFn& progress);
 
+/// The document and all segments, in order.
+std::vector<int32_t> whole_text(const Trial& trial);
+
 /// `base` under the arm's policy. A policy that wants given queries (oracle) gets those of the trial's segments, which
 /// costs a second reading.
 Result<std::unique_ptr<Context>> fork_arm(Engine& engine, const Context& base, const Trial& trial, const Arm& arm,

@@ -38,6 +38,25 @@ std::string head(const Cell& c) {
       c.task.c_str(), static_cast<long long>(c.length), static_cast<long long>(c.n_trials), "policy", measure);
 }
 
+std::string fidelity_line(const Cell& c, bool fresh) {
+  std::string out;
+  if (fresh) {
+    out = format(
+        "\n%s, %lld tokens, mean of %lld trials\n  %-40s  error    most   certified  omitted  most   certified  "
+        "broken\n",
+        c.task.c_str(), static_cast<long long>(c.length), static_cast<long long>(c.n_trials), "policy");
+  }
+  const auto number = [&c](const char* name) {
+    const auto found = c.numbers.find(name);
+    return found == c.numbers.end() ? 0.0 : found->second;
+  };
+  return out + format("  %-40s %7.4f %7.4f %9.4f  %7.4f %7.4f %9.4f  %g of %g layer-steps\n", c.arm.c_str(),
+                      number("relative output error, mean"), number("relative output error, most"),
+                      number("certified output error, most"), number("omitted mass, mean"),
+                      number("omitted mass, most"), number("certified omitted mass, most"),
+                      number("layer-steps that break their certificate"), number("layer-steps"));
+}
+
 }  // namespace
 
 std::string table_text(const std::vector<Cell>& cells) {
@@ -46,9 +65,13 @@ std::string table_text(const std::vector<Cell>& cells) {
   for (const Cell& c : cells) {
     const bool fresh = previous == nullptr || previous->task != c.task || previous->length != c.length;
     previous = &c;
-    if (c.measure == Measure::kNumbers) {
-      out += format("\n%s, %lld tokens, mean of %lld trials\n", c.task.c_str(), static_cast<long long>(c.length),
-                    static_cast<long long>(c.n_trials));
+    if (c.measure == Measure::kFidelity) {
+      out += fidelity_line(c, fresh);
+      continue;
+    }
+    if (has_numbers(c.measure)) {
+      out += format("\n%s, %lld tokens, %s, mean of %lld trials\n", c.task.c_str(), static_cast<long long>(c.length),
+                    c.arm.c_str(), static_cast<long long>(c.n_trials));
       for (const auto& [name, value] : c.numbers) out += format("  %-52s %.6g\n", name.c_str(), value);
       continue;
     }

@@ -26,11 +26,14 @@ struct Trial {
 
 /// How the outcomes of a task become one figure.
 enum class Measure : uint8_t {
-  kIntact,   ///< share of trials whose answer costs less than kIntactNats more than under full attention
-  kExact,    ///< share of trials in which every answer token is the most likely one
-  kText,     ///< mean nats per answer token, and bits per byte
-  kNumbers,  ///< named numbers of the model itself (examine), the same for every policy
+  kIntact,    ///< share of trials whose answer costs less than kIntactNats more than under full attention
+  kExact,     ///< share of trials in which every answer token is the most likely one
+  kText,      ///< mean nats per answer token, and bits per byte
+  kNumbers,   ///< named numbers of the model itself (examine), the same for every policy
+  kFidelity,  ///< named numbers of each policy: measure_fidelity()
 };
+
+inline bool has_numbers(Measure measure) { return measure == Measure::kNumbers || measure == Measure::kFidelity; }
 
 /// The paper's needle criterion, over all answer tokens together.
 inline constexpr double kIntactNats = 1.0;

@@ -9,7 +9,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 cmake --preset release >/dev/null
-cmake --build --preset release --target vestige end_to_end_bench needles_bench -j "$(nproc)" | tail -n 1
+cmake --build --preset release --target vestige end_to_end_bench -j "$(nproc)" | tail -n 1
 lscpu | sed -n 's/^Model name: */cpu: /p; s/^CPU(s): */cpus: /p'
 python3 scripts/make_haystack.py "$work/haystack.txt"
 question=$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))[0]["question"])' "$work/haystack.txt.json")
@@ -30,4 +30,4 @@ print(f"peak memory of ask       {peak / 1e6:8.1f} MB - {weights / 1e6:.1f} MB o
 PY
 
 python3 scripts/make_haystack.py --plain --bytes 400000 --seed 7 "$work/filler.txt"
-build/bench/needles_bench "$model" "$work/filler.txt" 8192 "$trials"
+build/tools/vestige eval -m "$model" --tasks needle --policies vestige,streaming,random --lengths 8192 --trials "$trials" --corpus "$work/filler.txt"

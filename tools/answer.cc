@@ -16,39 +16,38 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 
 }  // namespace
 
-Result<std::vector<int32_t>> encode_question(const Engine& engine, const ContextFile& file, const std::string& question,
+Result<std::vector<int32_t>> encode_question(const Engine& engine, int64_t n_before, const std::string& question,
                                              bool raw) {
   std::vector<int32_t> tokens;
   VESTIGE_TRY(engine.tokenizer().encode(raw ? question : "\nQuestion: " + question + "\nAnswer:", &tokens));
-  const int64_t needed = file.n_tokens() + static_cast<int64_t>(tokens.size());
+  const int64_t needed = n_before + static_cast<int64_t>(tokens.size());
   const int64_t allowed = engine.model().info().max_tokens;
   if (needed <= allowed) return tokens;
   return invalid_argument("question \"%.40s\": %lld tokens are needed, the model's window allows %lld",
                           question.c_str(), static_cast<long long>(needed), static_cast<long long>(allowed));
 }
 
-Result<Answer> answer(Engine& engine, const std::shared_ptr<const ContextFile>& file, const std::string& question,
-                      const AnswerOptions& options) {
+Result<Answer> answer(Engine& engine, Context& context, const std::string& question, const AnswerOptions& options,
+                      double load_s) {
   Answer out;
   const auto start = Clock::now();
-  VESTIGE_ASSIGN(const auto context, Context::load(engine, file, options.load));
-  out.load_s = seconds_since(start);
-  VESTIGE_ASSIGN(const std::vector<int32_t> tokens, encode_question(engine, *file, question, options.raw));
+  out.load_s = load_s;
+  VESTIGE_ASSIGN(const std::vector<int32_t> tokens, encode_question(engine, context.n_tokens(), question, options.raw));
   out.n_question_tokens = static_cast<int64_t>(tokens.size());
   constexpr size_t kPiece = 64;  // tokens between two looks at Ctrl-C
   for (size_t at = 0; at < tokens.size(); at += kPiece) {
     const size_t n = std::min(kPiece, tokens.size() - at);
-    VESTIGE_TRY(context->feed(std::span(tokens).subspan(at, n), nullptr));
+    VESTIGE_TRY(context.feed(std::span(tokens).subspan(at, n), nullptr));
     if (interrupted()) return cancelled("interrupted");
   }
-  VESTIGE_TRY(context->logits().status());
-  out.first_token_s = seconds_since(start);
+  VESTIGE_TRY(context.logits().status());
+  out.first_token_s = load_s + seconds_since(start);
 
   GenerateOptions generation;
   generation.n_tokens = options.n_tokens;
   generation.on_text = [](std::string_view) { return !interrupted(); };
   if (!options.raw) generation.stop = {"\n"};
-  VESTIGE_ASSIGN(out.result, generate(engine, *context, generation));
+  VESTIGE_ASSIGN(out.result, generate(engine, context, generation));
   if (interrupted()) return cancelled("interrupted");
   const size_t at = options.raw ? 0 : out.result.text.find_first_not_of(" \t");
   out.text = at == std::string::npos ? "" : out.result.text.substr(at);

@@ -15,6 +15,7 @@ struct Command {
 };
 
 Command add_compress(CLI::App& root);
+Command add_append(CLI::App& root);
 Command add_ask(CLI::App& root);
 Command add_generate(CLI::App& root);
 Command add_inspect(CLI::App& root);

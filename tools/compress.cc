@@ -1,15 +1,14 @@
 // vestige compress: a document to a .vctx file.
 
-#include <sys/stat.h>
-
 #include <cstdio>
 #include <memory>
 
-#include "base/mapped_file.h"
 #include "tools/command.h"
 #include "tools/exit_code.h"
 #include "tools/flags.h"
 #include "tools/input.h"
+#include "tools/interrupt.h"
+#include "tools/output.h"
 #include "tools/progress.h"
 #include "tools/report.h"
 
@@ -25,37 +24,6 @@ struct CompressFlags {
   bool json = false, dry_run = false;
 };
 
-/// Fails now rather than after a minute of reading.
-bool same_file(const std::string& a, const std::string& b) {
-  struct stat x {
-  }, y{};
-  return stat(a.c_str(), &x) == 0 && stat(b.c_str(), &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
-}
-
-// Before minutes of reading: may the file be written, and is it none that is being read?
-Status probe_output(const CompressFlags& flags) {
-  const std::string& path = flags.output;
-  struct stat info {};
-  if (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
-    return invalid_argument("%s exists and is not a regular file", path.c_str());
-  }
-  const size_t slash = path.rfind('/');
-  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-  if (same_file(path, flags.input) || (stat(path.c_str(), &info) == 0 && same_file(folder, flags.engine.model_dir))) {
-    return invalid_argument("output %s is the document or a file of the model, name another", path.c_str());
-  }
-  return AtomicFile::create(path).status();
-}
-
-void print_rows(const RowCounts& rows, const PolicyConfig& policy) {
-  std::printf("rows a layer  %lld = %lld kept + %lld archived + %lld tail (%lld layers)\n",
-              static_cast<long long>(rows.n_rows), static_cast<long long>(rows.n_kept),
-              static_cast<long long>(rows.n_archived), static_cast<long long>(rows.n_tail),
-              static_cast<long long>(rows.n_layers));
-  std::printf("attended      %s of %s (policy %s, ratio %gx = keep %.4g)\n", bytes_text(rows.attended_bytes).c_str(),
-              bytes_text(rows.full_bytes).c_str(), policy.name.c_str(), policy.ratio, 1 / policy.ratio);
-}
-
 Json base_json(const CompressFlags& flags, const PolicyConfig& policy, size_t n_bytes, size_t n_tokens) {
   return {{"input", flags.input},
           {"model", flags.engine.model_dir},
@@ -67,11 +35,13 @@ Json base_json(const CompressFlags& flags, const PolicyConfig& policy, size_t n_
 Status dry_run(const CompressFlags& flags, const Engine& engine, const PolicyConfig& policy, Json out) {
   VESTIGE_ASSIGN(const RowCounts rows, plan_rows(engine.model().info(), policy, out["tokens"].get<int64_t>()));
   out["rows"] = rows_json(rows);
+  if (interrupted()) return cancelled("interrupted");
   if (flags.json) {
     print_json(out);
   } else {
     std::printf("tokens        %lld\n", out["tokens"].get<long long>());
     print_rows(rows, policy);
+    std::printf("kept          at most: sinks that the policy picks by score anyway count once\n");
   }
   return {};
 }
@@ -87,7 +57,7 @@ Status run(const CompressFlags& flags) {
   const PolicyConfig policy = flags.policy.config();
   VESTIGE_ASSIGN(const std::string bytes, read_input(flags.input));
   if (bytes.empty()) return invalid_argument("%s is empty, want at least one token", flags.input.c_str());
-  if (!flags.dry_run) VESTIGE_TRY(probe_output(flags));
+  if (!flags.dry_run) VESTIGE_TRY(probe_output(flags.output, {flags.input}, flags.engine.model_dir));
   VESTIGE_ASSIGN(const auto engine, Engine::create(flags.engine.options()));
   VESTIGE_ASSIGN(const std::vector<int32_t> tokens, read_tokens(*engine, bytes, flags.input));
   Json out = base_json(flags, policy, bytes.size(), tokens.size());
@@ -102,19 +72,17 @@ Status run(const CompressFlags& flags) {
     read_s = progress.seconds();
   }
   VESTIGE_TRY(write_file(flags, *context, &write_s));
-  struct stat info {};
-  if (stat(flags.output.c_str(), &info) != 0) return io_error("%s: vanished after writing", flags.output.c_str());
-
+  VESTIGE_ASSIGN(const int64_t n_bytes, file_bytes(flags.output));
   const RowCounts rows = count_rows(*context);
   const double rate = static_cast<double>(tokens.size()) / read_s;
   if (!flags.json) {
     std::printf("wrote %s: %zu tokens, %s; read at %.0f tokens/s in %.2f s, written in %.2f s\n", flags.output.c_str(),
-                tokens.size(), bytes_text(info.st_size).c_str(), rate, read_s, write_s);
+                tokens.size(), bytes_text(n_bytes).c_str(), rate, read_s, write_s);
     print_rows(rows, policy);
     return {};
   }
   out["output"] = flags.output;
-  out["file_bytes"] = info.st_size;
+  out["file_bytes"] = n_bytes;
   out["state_bytes"] = context->state_bytes();
   out["rows"] = rows_json(rows);
   out["read_s"] = read_s;

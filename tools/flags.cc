@@ -1,9 +1,9 @@
 #include "tools/flags.h"
 
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 
+#include "tools/settings.h"
 #include "vestige/device.h"
 #include "vestige/policy.h"
 
@@ -45,24 +45,10 @@ std::optional<double> parse_ratio(const std::string& text) {
 
 namespace {
 
-std::string settings_help() {
-  std::string text = "A setting of the policy; may be given again. Known:";
-  for (const PolicyInfo& policy : policy_infos()) {
-    for (const PolicySetting& s : policy.settings) {
-      char range[96];
-      std::snprintf(range, sizeof range, "=%g in [%g, %g]: ", s.default_value, s.min, s.max);
-      text += std::string("\n  ") + policy.name + ": " + s.name + range + s.sentence;
-    }
-  }
-  return text;
-}
-
 std::string check_setting(const std::string& text) {
   const size_t at = text.find('=');
-  char* end = nullptr;
-  if (at != std::string::npos && at > 0) std::strtod(text.c_str() + at + 1, &end);
-  const bool good = end != nullptr && *end == '\0' && end != text.c_str() + at + 1;
-  return good ? "" : "\"" + text + "\", want name=number";
+  const bool good = at != std::string::npos && at > 0 && at + 1 < text.size();
+  return good ? "" : "\"" + text + "\", want name=number or name=choice";
 }
 
 }  // namespace
@@ -88,6 +74,12 @@ void PolicyFlags::add(CLI::App& app) {
 }
 
 void PolicyFlags::check() const {
+  for (const std::string& text : settings) {
+    const size_t at = text.find('=');
+    const PolicySetting* setting = find_setting(name, text.substr(0, at));  // an unknown one is create_policy's to name
+    if (setting == nullptr || parse_setting(*setting, text.substr(at + 1))) continue;
+    throw CLI::ValidationError(name + "." + text + ", want " + setting_values(*setting));
+  }
   const Status status = create_policy(config(), RowLayout{}).status();
   if (status.code() == StatusCode::kInvalidArgument) throw CLI::ValidationError(status.message());
 }
@@ -102,7 +94,9 @@ PolicyConfig PolicyFlags::config() const {
   if (seed) config.seed = *seed;
   for (const std::string& setting : settings) {
     const size_t at = setting.find('=');
-    config.settings[setting.substr(0, at)] = std::strtod(setting.c_str() + at + 1, nullptr);
+    const std::string key = setting.substr(0, at);
+    const PolicySetting* known = find_setting(name, key);
+    config.settings[key] = known == nullptr ? 0 : parse_setting(*known, setting.substr(at + 1)).value_or(NAN);
   }
   return config;
 }

@@ -10,6 +10,7 @@
 #include "base/safetensors.h"
 #include "tools/command.h"
 #include "tools/exit_code.h"
+#include "tools/interrupt.h"
 #include "tools/report.h"
 
 namespace vestige::tools {
@@ -76,15 +77,20 @@ Result<Json> calibration_json(const ContextFile& file, const SafetensorsFile& te
 }
 
 Result<Json> inspect_file(const std::string& path) {
-  VESTIGE_ASSIGN(const auto file, ContextFile::open(path));
+  VESTIGE_ASSIGN(const auto file, ContextFile::open(path, [](int64_t, int64_t) { return !interrupted(); }));
   VESTIGE_ASSIGN(const SafetensorsFile tensors, SafetensorsFile::open(path));
   VESTIGE_ASSIGN(const Json calibration, calibration_json(*file, tensors));
+  PolicyConfig policy = file->policy();  // with the settings that the file leaves at their defaults
+  if (!file->cache_layers().empty()) {
+    VESTIGE_ASSIGN(const auto made, create_policy(policy, file->cache_layers()[0].layout));
+    policy = made->config();
+  }
   return Json{{"kind", "context"},
               {"file", path},
               {"file_bytes", file->size_bytes()},
               {"vestige_version", file->vestige_version()},
               {"tokens", file->n_tokens()},
-              {"policy", policy_json(file->policy())},
+              {"policy", policy_json(policy)},
               {"model", file->model_dir()},
               {"model_identity", file->model_identity()},
               {"tokenizer_identity", file->tokenizer_identity()},
@@ -147,6 +153,7 @@ Status run(const InspectFlags& flags) {
   struct stat info {};
   if (stat(flags.path.c_str(), &info) != 0) return not_found("%s: no such file or folder", flags.path.c_str());
   VESTIGE_ASSIGN(const Json out, S_ISDIR(info.st_mode) ? inspect_model(flags.path) : inspect_file(flags.path));
+  if (interrupted()) return cancelled("interrupted");
   flags.json ? print_json(out) : print_table(out);
   return {};
 }

@@ -56,8 +56,8 @@ int run(int argc, char** argv) {
   app.get_formatter()->column_width(34);
   app.footer(std::string("Environment: VESTIGE_MODEL, VESTIGE_THREADS, NO_COLOR. Each command has its own --help.\n") +
              kExitCodeHelp);
-  const std::vector<Command> commands = {add_compress(app), add_ask(app),  add_generate(app),
-                                         add_inspect(app),  add_eval(app), add_completion(app)};
+  const std::vector<Command> commands = {add_compress(app), add_append(app), add_ask(app),       add_generate(app),
+                                         add_inspect(app),  add_eval(app),   add_completion(app)};
   if (!environment_known()) return kExitUsage;
   try {
     app.parse(argc, argv);

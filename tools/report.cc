@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "tools/settings.h"
+
 namespace vestige::tools {
 
 void print_json(const Json& value) {
@@ -10,11 +12,32 @@ void print_json(const Json& value) {
   std::fwrite(text.data(), 1, text.size(), stdout);
 }
 
+namespace {
+
+Json settings_json(const PolicyConfig& policy) {
+  Json out = Json::object();
+  for (const auto& [name, value] : policy.settings) {
+    const PolicySetting* setting = find_setting(policy.name, name);
+    const bool named = setting != nullptr && value >= 0 && value < static_cast<double>(setting->choices.size());
+    if (named) {
+      out[name] = setting->choices[static_cast<size_t>(value)];
+    } else {
+      out[name] = value;
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
 Json policy_json(const PolicyConfig& policy) {
-  return {{"name", policy.name},        {"ratio", policy.ratio},
-          {"keep", 1 / policy.ratio},   {"block_rows", policy.block_rows},
-          {"n_sinks", policy.n_sinks},  {"seed", policy.seed},
-          {"settings", policy.settings}};
+  return {{"name", policy.name},
+          {"ratio", policy.ratio},
+          {"keep", 1 / policy.ratio},
+          {"block_rows", policy.block_rows},
+          {"n_sinks", policy.n_sinks},
+          {"seed", policy.seed},
+          {"settings", settings_json(policy)}};
 }
 
 RowCounts count_rows(const Context& context) {
@@ -51,6 +74,15 @@ Json rows_json(const RowCounts& rows) {
   return {{"layers", rows.n_layers},      {"total", rows.n_rows}, {"kept", rows.n_kept},
           {"archived", rows.n_archived},  {"tail", rows.n_tail},  {"attended_bytes", rows.attended_bytes},
           {"full_bytes", rows.full_bytes}};
+}
+
+void print_rows(const RowCounts& rows, const PolicyConfig& policy) {
+  std::printf("rows a layer  %lld = %lld kept + %lld archived + %lld tail (%lld layers)\n",
+              static_cast<long long>(rows.n_rows), static_cast<long long>(rows.n_kept),
+              static_cast<long long>(rows.n_archived), static_cast<long long>(rows.n_tail),
+              static_cast<long long>(rows.n_layers));
+  std::printf("attended      %s of %s (policy %s, ratio %gx = keep %.4g)\n", bytes_text(rows.attended_bytes).c_str(),
+              bytes_text(rows.full_bytes).c_str(), policy.name.c_str(), policy.ratio, 1 / policy.ratio);
 }
 
 namespace {

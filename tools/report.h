@@ -14,6 +14,7 @@ using Json = nlohmann::ordered_json;
 /// On stdout, indented, with a newline; bytes that are no UTF-8 become U+FFFD.
 void print_json(const Json& value);
 
+/// Settings with choices by name.
 Json policy_json(const PolicyConfig& policy);
 
 /// Rows per layer and bytes over all layers, of a context as it stands.
@@ -23,9 +24,12 @@ struct RowCounts {
   int64_t full_bytes = 0;                                                    ///< all rows, all layers
 };
 RowCounts count_rows(const Context& context);
-/// What count_rows() would give after n_tokens, without reading them.
+/// What count_rows() would give after n_tokens, without reading them; n_kept is the most it can be, since sinks of a
+/// high score count once.
 Result<RowCounts> plan_rows(const ModelInfo& info, const PolicyConfig& policy, int64_t n_tokens);
 Json rows_json(const RowCounts& rows);
+/// The same in two lines on stdout.
+void print_rows(const RowCounts& rows, const PolicyConfig& policy);
 
 /// What decoding did. Rows are means over layers and tokens.
 Json stats_json(const GenerateResult& result, size_t n_layers);

@@ -18,7 +18,8 @@
   X(anatomy)                  \
   X(branch_width)             \
   X(rank_sweep)               \
-  X(merge_census)
+  X(merge_census)             \
+  X(fidelity)
 
 namespace vestige::eval {
 

@@ -72,7 +72,8 @@ class LayerCache {
 
   /// Fits the recall index to the prompt's last queries; a no-op for policies without one.
   /// @param queries [n, h_q, d_row] f32 absorbed; the last query is that of the last row.
-  virtual Status fit_recall(const ConstTensorView& queries, Stream& stream) = 0;
+  /// @param value_gram [d_content, d_content] f32 or empty: RecallFit::value_gram
+  virtual Status fit_recall(const ConstTensorView& queries, Stream& stream, const ConstTensorView& value_gram = {}) = 0;
 
   /// One decode step: attention of q [1, h_q, d_row] over kept, tail and recalled rows.
   /// @param out [1, h_q, d_content] f32. @param lse [1, h_q] f32 or empty. @param record added to, may be null.

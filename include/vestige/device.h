@@ -22,7 +22,7 @@ class ThreadPool;  // src/base/thread_pool.h
 struct StreamOptions {
   std::string backend = "cpu";  ///< a name from backend_names()
   int32_t n_threads = 0;        ///< CPU threads, >= 1; 0 = one per physical core
-  bool pin_threads = true;      ///< bind each worker to one core, where the system allows it
+  bool pin_threads = true;      ///< bind each worker to a CPU of its own; then there are no more threads than CPUs
 };
 
 /// An ordered queue of work. Not thread-safe: one caller at a time. Results of every op are

@@ -50,8 +50,9 @@ using ProgressFn = std::function<bool(int64_t n_done, int64_t n_total)>;
 /// for the check, so that no archive page is mapped in before it is recalled. Shared by contexts.
 class ContextFile {
  public:
-  /// @return NotFound, IoError, DataLoss (cut or damaged, naming what), Unsupported (a newer version).
-  static Result<std::shared_ptr<const ContextFile>> open(const std::string& path);
+  /// @param progress counts bytes checked.
+  /// @return NotFound, IoError, DataLoss (cut or damaged, naming what), Unsupported (a newer version), Cancelled.
+  static Result<std::shared_ptr<const ContextFile>> open(const std::string& path, const ProgressFn& progress = {});
   virtual ~ContextFile() = default;
   virtual const std::string& path() const = 0;
   virtual int64_t size_bytes() const = 0;
@@ -69,6 +70,8 @@ class ContextFile {
 struct LoadOptions {
   /// Another policy over the file's rows, which are all there.
   std::optional<PolicyConfig> policy;
+  /// Of the second pass over the document that some of these policies make (kvzip).
+  ProgressFn progress = {};
 };
 
 /// What a context keeps beyond what its policy needs.

@@ -13,12 +13,14 @@ namespace vestige {
 class ThreadPool {
  public:
   /// @param n_threads >= 1, counting the caller, which works too.
+  /// @param pin bind each worker to a CPU of its own, those of different cores first; threads past the CPUs that this
+  ///     process may use would only take turns and are left out.
   static Result<std::unique_ptr<ThreadPool>> create(int32_t n_threads, bool pin);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
-  int32_t n_threads() const;
+  int32_t n_threads() const;  ///< that there are
 
   /// Calls body(i, thread) once for each i in [0, n), each on some thread in [0, n_threads()), and returns
   /// when all are done. Which thread runs which i is not fixed, so a body must write only what i owns.

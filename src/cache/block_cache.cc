@@ -121,7 +121,7 @@ Status BlockCache::select_anew(Stream& stream) {
   return {};
 }
 
-Status BlockCache::fit_index(const ConstTensorView& queries, Stream& stream) {
+Status BlockCache::fit_index(const ConstTensorView& queries, const ConstTensorView& value_gram, Stream& stream) {
   if (index_ == nullptr) return {};
   const int64_t n = queries.dim(0);
   VESTIGE_TRY(check_shape("fit_recall: queries", queries, {n, h_q_, layout_.d_row()}));
@@ -134,7 +134,8 @@ Status BlockCache::fit_index(const ConstTensorView& queries, Stream& stream) {
                       .rows = pages(),
                       .n_closed = rows_.n_closed(),
                       .kept = kept_.mask(),
-                      .scale = scale_},
+                      .scale = scale_,
+                      .value_gram = value_gram},
                      stream);
 }
 

@@ -48,8 +48,8 @@ class BlockCache final : public LayerCache {
   Status rescore(Stream& stream) override {
     return guarded([&] { return select_anew(stream); });
   }
-  Status fit_recall(const ConstTensorView& queries, Stream& stream) override {
-    return guarded([&] { return fit_index(queries, stream); });
+  Status fit_recall(const ConstTensorView& queries, Stream& stream, const ConstTensorView& value_gram) override {
+    return guarded([&] { return fit_index(queries, value_gram, stream); });
   }
   Status attend(const ConstTensorView& q, const TensorView& out, const TensorView& lse, StepRecord* record,
                 Stream& stream) override {
@@ -80,7 +80,7 @@ class BlockCache final : public LayerCache {
   Status append_rows(const ConstTensorView& rows, Stream& stream);
   Status score_queries(const ConstTensorView& queries, int64_t first_position, Stream& stream);
   Status select_anew(Stream& stream);
-  Status fit_index(const ConstTensorView& queries, Stream& stream);
+  Status fit_index(const ConstTensorView& queries, const ConstTensorView& value_gram, Stream& stream);
   Status attend_parts(const ConstTensorView& q, const TensorView& out, const TensorView& lse, StepRecord* record,
                       Stream& stream);
   Status save_parts(const std::string& prefix, TensorSink& sink) const;

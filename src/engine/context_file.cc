@@ -16,7 +16,11 @@ namespace {
 constexpr size_t kPieceBytes = size_t{1} << 20;
 constexpr int64_t kParallelBytes = int64_t{8} << 20;  // below this a second thread costs more than it saves
 
-Result<Digest> digest_range(const MappedFile& file, uint64_t offset, uint64_t n_bytes, std::span<std::byte> piece) {
+/// Called with the bytes of each piece; false stops.
+using Going = std::function<bool(size_t n_bytes)>;
+
+Result<Digest> digest_range(const MappedFile& file, uint64_t offset, uint64_t n_bytes, std::span<std::byte> piece,
+                            const Going& going) {
   Hasher hasher;
   while (n_bytes > 0) {
     const auto part = piece.first(static_cast<size_t>(std::min<uint64_t>(n_bytes, piece.size())));
@@ -24,6 +28,7 @@ Result<Digest> digest_range(const MappedFile& file, uint64_t offset, uint64_t n_
     hasher.add(part);
     offset += part.size();
     n_bytes -= part.size();
+    if (!going(part.size())) return cancelled("checking was stopped");
   }
   return hasher.digest();
 }
@@ -66,14 +71,21 @@ Result<std::vector<Digest>> read_table(const SafetensorsFile& file, size_t n_ten
 
 /// Checks every tensor, on two threads if the file is large.
 Status check_tensors(const MappedFile& file, const std::vector<const SafetensorsEntry*>& order,
-                     const std::vector<Digest>& table) {
+                     const std::vector<Digest>& table, const ProgressFn& progress) {
   std::vector<Status> status(order.size());
   std::vector<std::byte> pieces(2 * kPieceBytes);
   std::atomic<size_t> next = 0;
-  const auto read_some = [&](std::span<std::byte> piece) -> Status {
+  std::atomic<int64_t> n_done = 0;
+  std::atomic<bool> stopped = false;
+  const auto read_some = [&](std::span<std::byte> piece, bool asks) -> Status {
+    const Going going = [&](size_t n) {
+      n_done += static_cast<int64_t>(n);
+      if (asks && progress && !progress(n_done, static_cast<int64_t>(file.bytes().size()))) stopped = true;
+      return !stopped;
+    };
     for (size_t i = next++; i < order.size(); i = next++) {
       const SafetensorsEntry& t = *order[i];
-      const Result<Digest> seen = digest_range(file, t.offset, t.n_bytes, piece);
+      const Result<Digest> seen = digest_range(file, t.offset, t.n_bytes, piece, going);
       if (!seen.ok()) {
         status[i] = seen.status();
       } else if (*seen != table[i]) {
@@ -83,7 +95,7 @@ Status check_tensors(const MappedFile& file, const std::vector<const Safetensors
     return {};
   };
   const auto work = [&](size_t half) {
-    return guarded([&] { return read_some(std::span(pieces).subspan(half * kPieceBytes, kPieceBytes)); });
+    return guarded([&] { return read_some(std::span(pieces).subspan(half * kPieceBytes, kPieceBytes), half == 0); });
   };
   Status helped;
   if (static_cast<int64_t>(file.bytes().size()) >= kParallelBytes && std::thread::hardware_concurrency() > 1) {
@@ -104,12 +116,12 @@ Status check_tensors(const MappedFile& file, const std::vector<const Safetensors
 
 class CheckedFile final : public ContextFile, public TensorSource {
  public:
-  Status open(const std::string& path) {
+  Status open(const std::string& path, const ProgressFn& progress) {
     VESTIGE_ASSIGN(MappedFile file, MappedFile::open(path));
     const Status header = check_header(file);
     if (!header.ok()) return header.with_context(path);
     VESTIGE_ASSIGN(file_, SafetensorsFile::parse(std::move(file)));
-    return check().with_context(path);
+    return check(progress).with_context(path);
   }
 
   const std::string& path() const override { return file_.file().path(); }
@@ -137,11 +149,11 @@ class CheckedFile final : public ContextFile, public TensorSource {
   }
 
  private:
-  Status check() {
+  Status check(const ProgressFn& progress) {
     const auto order = checked_tensors(file_.tensors());
     VESTIGE_ASSIGN(header_, read_metadata(file_.metadata()));
     VESTIGE_ASSIGN(const std::vector<Digest> table, read_table(file_, order.size()));
-    VESTIGE_TRY(check_tensors(file_.file(), order, table));
+    VESTIGE_TRY(check_tensors(file_.file(), order, table, progress));
     const Result<ConstTensorView> tokens = get(kTokens, DType::kI32, {header_.n_tokens});
     return tokens.status();
   }
@@ -152,10 +164,10 @@ class CheckedFile final : public ContextFile, public TensorSource {
 
 }  // namespace
 
-Result<std::shared_ptr<const ContextFile>> ContextFile::open(const std::string& path) {
+Result<std::shared_ptr<const ContextFile>> ContextFile::open(const std::string& path, const ProgressFn& progress) {
   return guarded([&]() -> Result<std::shared_ptr<const ContextFile>> {
     auto file = std::make_shared<CheckedFile>();
-    VESTIGE_TRY(file->open(path));
+    VESTIGE_TRY(file->open(path, progress));
     return std::shared_ptr<const ContextFile>(std::move(file));
   });
 }

@@ -79,6 +79,7 @@ Result<std::vector<CacheLayer>> parse_layers(const json& value) {
     VESTIGE_ASSIGN(const double scale, number(item, "scale"));
     if (!(scale > 0 && scale <= 1e6)) return data_loss("metadata: scale = %g, want (0, 1e6]", scale);
     l.scale = static_cast<float>(scale);
+    if (!layers.empty() && l.layer <= layers.back().layer) return data_loss("metadata: layers are not in order");
     layers.push_back(l);
   }
   return layers;
@@ -169,6 +170,10 @@ Result<ContextHeader> read_metadata(const std::map<std::string, std::string>& me
   VESTIGE_ASSIGN(header.n_tokens, parse_count("n_tokens", n_tokens));
   VESTIGE_ASSIGN(const std::string layers, field("layers"));
   VESTIGE_ASSIGN(header.cache_layers, parse_field("layers", layers, parse_layers));
+  for (const CacheLayer& layer : header.cache_layers) {
+    const Status made = create_policy(header.policy, layer.layout).status();
+    if (!made.ok()) return data_loss("metadata: %s", made.message().c_str());
+  }
   return header;
 }
 

@@ -9,7 +9,7 @@ namespace vestige {
 
 namespace {
 
-constexpr int64_t kChunkTokens = 2000;  // of the document, in one repetition
+constexpr int64_t kChunkTokens = 2000;  // of the document, in one repetition; the window has to have room for it
 constexpr int64_t kCueTokens = 8;       // the end of the chunk before, so that the model knows where to go on
 
 }  // namespace

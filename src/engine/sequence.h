@@ -37,9 +37,7 @@ class Sequence final : public Context {
   Result<std::span<const float>> logits() override {
     return guarded([&] { return compute_logits(); });
   }
-  Result<std::unique_ptr<Context>> fork(const PolicyConfig& policy) const override {
-    return guarded([&] { return fork_as(policy); });
-  }
+  Result<std::unique_ptr<Context>> fork(const PolicyConfig& policy) const override;
   int64_t n_tokens() const override { return static_cast<int64_t>(tokens_.size()); }
   std::span<const int32_t> tokens() const override { return tokens_; }
   std::span<LayerCache* const> caches() const override { return cache_pointers_; }

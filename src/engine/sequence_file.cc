@@ -22,9 +22,12 @@ Status check_match(const Engine& engine, const ContextFile& file) {
   const std::vector<CacheLayer>& layers = file.cache_layers();
   bool same = layers.size() == info.cache_layers.size();
   for (size_t i = 0; same && i < layers.size(); ++i) {
-    same = layers[i].layer == info.cache_layers[i].layer && layers[i].layout == info.cache_layers[i].layout;
+    const CacheLayer &a = layers[i], &b = info.cache_layers[i];
+    same = a.layer == b.layer && a.layout == b.layout && a.h_q == b.h_q && a.scale == b.scale;
   }
-  return same ? Status() : mismatch("%s holds rows of another layout than the model has", file.path().c_str());
+  return same ? Status()
+              : mismatch("%s holds layers of another layout, head count or scale than the model has",
+                         file.path().c_str());
 }
 
 }  // namespace
@@ -93,11 +96,17 @@ Status Sequence::restore(std::shared_ptr<const ContextFile> file, const LoadOpti
   std::memcpy(last_hidden_.data(), hidden.data, last_hidden_.size() * sizeof(float));
   VESTIGE_ASSIGN(const ConstTensorView tokens, source.get(kTokens, DType::kI32, {file->n_tokens()}));
   tokens_.assign(tokens.as<int32_t>(), tokens.as<int32_t>() + file->n_tokens());
+  const int64_t n_vocab = engine_.model().info().n_vocab;
+  for (size_t i = 0; i < tokens_.size(); ++i) {
+    if (tokens_[i] >= 0 && tokens_[i] < n_vocab) continue;
+    return data_loss("%s: tokens[%zu] = %d, want [0, %lld)", file->path().c_str(), i, tokens_[i],
+                     static_cast<long long>(n_vocab));
+  }
   n_computed_ = n_document_ = file->n_tokens();
   queries_ = nullptr;
   ended_ = true;
   file_ = std::move(file);
-  if (options.policy) VESTIGE_TRY(settle({}));
+  if (options.policy) VESTIGE_TRY(settle(options.progress));
   finished_ = true;
   return check_tokens({});
 }

@@ -59,10 +59,14 @@ Status Sequence::fit_recall() {
   const int64_t n = std::min(n_tokens(), kFitTokens);
   for (size_t i = 0; i < caches_.size(); ++i) {
     const int64_t h_q = caches_[i]->h_q(), d_row = caches_[i]->layout().d_row();
+    const int64_t d_content = caches_[i]->layout().d_content;
     VESTIGE_ASSIGN(const Buffer memory, Buffer::create(static_cast<size_t>(n * h_q * d_row) * sizeof(float)));
     const TensorView absorbed(memory.data(), DType::kF32, {n, h_q, d_row});
     VESTIGE_TRY((*queries_)[i].absorb(engine_.model(), i, n_tokens() - n, absorbed, engine_.stream()));
-    VESTIGE_TRY(caches_[i]->fit_recall(absorbed, engine_.stream()));
+    VESTIGE_ASSIGN(const Buffer gram_memory, Buffer::create(static_cast<size_t>(d_content * d_content) * sizeof(float)));
+    const TensorView gram(gram_memory.data(), DType::kF32, {d_content, d_content});
+    VESTIGE_TRY(engine_.model().value_gram(i, gram, engine_.stream()));
+    VESTIGE_TRY(caches_[i]->fit_recall(absorbed, engine_.stream(), gram));
     VESTIGE_TRY(engine_.stream().synchronize());
   }
   return {};
@@ -113,6 +117,10 @@ Status Sequence::copy_from(const Sequence& from) {
   ended_ = true;
   file_ = from.file_;
   return {};
+}
+
+Result<std::unique_ptr<Context>> Sequence::fork(const PolicyConfig& policy) const {
+  return guarded([&] { return fork_as(policy); });
 }
 
 Result<std::unique_ptr<Context>> Sequence::fork_as(const PolicyConfig& policy) const {

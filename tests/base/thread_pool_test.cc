@@ -3,6 +3,7 @@
 #include "base/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <atomic>
 #include <chrono>
@@ -91,8 +92,43 @@ TEST(ThreadPool, ThreadsWorkAtTheSameTime) {
   EXPECT_TRUE(met);
 }
 
+TEST(ThreadPool, WaitsForAWorkerInside) {
+  const auto pool = pool_of(2);
+  std::atomic<int> here{0};
+  bool done = false;
+  pool->run(2, [&](int64_t, int32_t thread) {
+    ++here;
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+    while (here < 2 && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+    if (thread == 0) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    done = true;
+  });
+  EXPECT_TRUE(done);
+}
+
 TEST(ThreadPool, ComesAndGoesWithoutWork) {
   for (int i = 0; i < 50; ++i) ASSERT_NE(pool_of(1 + i % 4, i % 2 == 0), nullptr);
+}
+
+// A worker may come too late for the last loop and find that the pool is closing.
+TEST(ThreadPool, ComesAndGoesWithWork) {
+  for (int i = 0; i < 300; ++i) {
+    const auto pool = pool_of(2 + i % 3);
+    int64_t out[4] = {};
+    for (int loop = 0; loop < 1 + i % 5; ++loop) {
+      pool->run(4, [&](int64_t k, int32_t) { out[k] += k; });
+    }
+    EXPECT_EQ(out[3], 3 * (1 + i % 5));
+  }
+}
+
+TEST(ThreadPool, PinnedThreadsAreNoMoreThanTheCpus) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  ASSERT_EQ(sched_getaffinity(0, sizeof set, &set), 0);
+  EXPECT_EQ(pool_of(CPU_COUNT(&set) + 3, true)->n_threads(), CPU_COUNT(&set));
+  EXPECT_EQ(pool_of(CPU_COUNT(&set) + 3, false)->n_threads(), CPU_COUNT(&set) + 3);
 }
 
 TEST(ThreadPool, TwoPoolsDoNotMix) {

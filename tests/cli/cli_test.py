@@ -75,7 +75,7 @@ class CliTest(unittest.TestCase):
     def test_version_and_help(self):
         self.assertRegex(self.run_vestige("--version").stdout.decode(), r"^vestige \d+\.\d+\.\d+\n$")
         self.assertIn(b"Exit codes", self.run_vestige("--help").stdout)
-        for command in ("compress", "ask", "generate", "inspect", "completion"):
+        for command in ("compress", "append", "ask", "generate", "inspect", "eval", "completion"):
             done = self.run_vestige(command, "--help")
             self.expect(done, OK)
             self.assertIn(b"Examples:", done.stdout)
@@ -136,7 +136,7 @@ class CliTest(unittest.TestCase):
         done = self.run_vestige("ask", self.context, "Who?", "-n", 2, "--policy", "full", "--json")
         self.expect(done, OK)
         self.assertEqual(json.loads(done.stdout)["policy"]["name"], "full")
-        self.expect(self.run_vestige("ask", self.context, "Who?", "--policy", "vestige", "--ratio", 4), INPUT, "recall index")
+        self.expect(self.run_vestige("ask", self.context, "Who?", "--policy", "vestige", "--ratio", 4), INPUT, "queries")
         self.expect(self.run_vestige("ask", self.context, "Who?", "--policy", "vestige"), OK)
 
     def test_generate(self):
@@ -158,6 +158,102 @@ class CliTest(unittest.TestCase):
         self.assertEqual(model["model_identity"], report["model_identity"])
         self.assertEqual(model["window_tokens"], WINDOW)
         self.assertIn(b"model_identity", self.run_vestige("inspect", self.context).stdout)
+
+    def test_append(self):
+        """The bytes of having read everything at once: the part is long enough for the index to be fitted anew."""
+        part, whole = self.folder / "part.txt", self.folder / "whole.txt"
+        part.write_text(TEXT[::-1] * 3)
+        whole.write_text(TEXT + TEXT[::-1] * 3)
+        self.expect(self.compress(self.folder / "whole.vctx", document=whole), OK)
+        grown = self.folder / "grown.vctx"
+        shutil.copy(self.context, grown)
+        done = self.run_vestige("append", grown, part)
+        self.expect(done, OK)
+        self.assertIn(b"1152 tokens behind 384", done.stdout)
+        self.assertEqual(grown.read_bytes(), (self.folder / "whole.vctx").read_bytes())
+
+    def test_append_json_to_another_file(self):
+        before, output = self.context.read_bytes(), self.folder / "b.vctx"
+        done = self.run_vestige("append", self.context, "-", "-o", output, "--json", input=b"And then?")
+        self.expect(done, OK)
+        report = json.loads(done.stdout)
+        self.assertEqual(set(report), {"file", "input", "model", "policy", "appended_bytes", "appended_tokens", "tokens", "output",
+                                       "file_bytes", "rows", "read_s", "read_tokens_per_s", "write_s"})
+        self.assertEqual((report["appended_tokens"], report["tokens"]), (9, len(TEXT) + 9))
+        self.assertEqual(report["file_bytes"], output.stat().st_size)
+        self.assertEqual(self.context.read_bytes(), before)
+        self.expect(self.run_vestige("ask", output, "Who?", "-n", 2), OK)
+
+    def test_append_errors_leave_the_file(self):
+        grown, part = self.folder / "grown.vctx", self.folder / "part.txt"
+        shutil.copy(self.context, grown)
+        part.write_text("x" * WINDOW)
+        damaged = self.folder / "damaged.vctx"
+        damaged.write_bytes(self.context.read_bytes()[:-1])
+        names = sorted(os.listdir(self.folder))
+        self.expect(self.run_vestige("append", grown, "-", input=b""), INPUT, "empty")
+        self.expect(self.run_vestige("append", grown, self.folder / "missing"), INPUT, "missing")
+        self.expect(self.run_vestige("append", grown, part), INPUT, f"allows {WINDOW}")
+        self.expect(self.run_vestige("append", grown, part, "-o", part), INPUT, "name another")
+        self.expect(self.run_vestige("append", grown, "-", "-o", self.folder / "no" / "a.vctx", input=b"more"), SYSTEM)
+        self.expect(self.run_vestige("append", damaged, "-", input=b"more"), INPUT, "damaged.vctx")
+        self.expect(self.run_vestige("append", self.folder / "none.vctx", "-", input=b"more"), INPUT, "none.vctx")
+        self.expect(self.run_vestige("append", grown), USAGE)
+        self.assertEqual(grown.read_bytes(), self.context.read_bytes())
+        self.assertEqual(sorted(os.listdir(self.folder)), names)
+
+    def test_append_where_nothing_may_be_written(self):
+        grown = self.folder / "grown.vctx"
+        shutil.copy(self.context, grown)
+        self.folder.chmod(0o555)
+        options = {"user": 65534} if os.geteuid() == 0 else {}
+        done = self.run_vestige("append", grown, "-", input=b"more", **options)
+        self.folder.chmod(0o755)
+        self.expect(done, SYSTEM, "Permission denied")
+        self.assertEqual(grown.read_bytes(), self.context.read_bytes())
+
+    def test_ask_and_keep(self):
+        talk = self.folder / "talk.vctx"
+        done = self.run_vestige("ask", self.context, "Who?", "What?", "-n", 3, "--keep", "-o", talk, "--json")
+        self.expect(done, OK)
+        report = json.loads(done.stdout)
+        self.assertEqual(set(report), {"file", "file_bytes", "tokens", "model", "policy", "open_s", "engine_s", "answers", "output",
+                                       "output_bytes", "output_tokens"})
+        said = sum(a["question_tokens"] + len(a["tokens"]) for a in report["answers"])
+        self.assertEqual(report["output_tokens"], len(TEXT) + said)
+        self.assertEqual(report["output_bytes"], talk.stat().st_size)
+        # One question after the other, in processes of their own, replacing the file: the same bytes.
+        steps = self.folder / "steps.vctx"
+        shutil.copy(self.context, steps)
+        for question in ("Who?", "What?"):
+            self.expect(self.run_vestige("ask", steps, question, "-n", 3, "--keep"), OK)
+        self.assertEqual(steps.read_bytes(), talk.read_bytes())
+        self.assertEqual(json.loads(self.run_vestige("inspect", talk, "--json").stdout)["tokens"], len(TEXT) + said)
+        self.expect(self.run_vestige("append", talk, "-", input=b"It went on."), OK)
+
+    def test_ask_keeps_nothing_unless_told(self):
+        before = self.context.read_bytes()
+        self.expect(self.run_vestige("ask", self.context, "Who?", "-n", 2), OK)
+        self.assertEqual(self.context.read_bytes(), before)
+        self.expect(self.run_vestige("ask", self.context, "Who?", "-o", self.folder / "a.vctx"), USAGE, "--keep")
+        self.expect(self.run_vestige("ask", self.context, "Who?", "--keep", "--policy", "full"), USAGE)
+        self.expect(self.run_vestige("ask", self.context, "Who?", "--keep", "-o", self.folder / "no" / "a.vctx"), SYSTEM)
+        self.expect(self.run_vestige("ask", self.context, "x" * 5000, "--keep", "-o", self.folder / "a.vctx"), INPUT, str(WINDOW))
+        self.expect_empty()
+
+    def test_settings_with_choices(self):
+        output = self.folder / "a.vctx"
+        done = self.compress(output, "--set", "schedule=constant", "--set", "n_keep=30", "--json")
+        self.expect(done, OK)
+        report = json.loads(done.stdout)
+        self.assertEqual(report["policy"]["settings"], {"n_keep": 30, "schedule": "constant"})
+        self.assertLessEqual(report["rows"]["kept"], 34)
+        self.assertGreaterEqual(report["rows"]["kept"], 30)
+        settings = json.loads(self.run_vestige("inspect", output, "--json").stdout)["policy"]["settings"]
+        self.assertEqual((settings["schedule"], settings["n_keep"]), ("constant", 30))
+        self.assertIn("bandwidth", settings)  # those left at their defaults too
+        self.expect(self.compress(output, "--set", "schedule=never"), USAGE, "schedule=never", "proportional, constant")
+        self.assertIn(b"proportional, constant", self.run_vestige("compress", "--help").stdout.replace(b"\n", b" "))
 
     def test_completion(self):
         for shell in ("bash", "zsh", "fish"):
@@ -308,11 +404,11 @@ class CliTest(unittest.TestCase):
 
     # Ctrl-C. The ref backend is slow enough to be caught reading; the bar on a terminal says when it does.
 
-    def interrupt(self, n_signals, kind):
+    def interrupt(self, n_signals, kind, command=("compress", "-i")):
         long = self.shared / "long.txt"
-        long.write_bytes(b"night " * (WINDOW // 6))
+        long.write_bytes(b"night " * (WINDOW // 6 - 100))
         master, terminal = pty.openpty()
-        with subprocess.Popen([VESTIGE, "compress", "-m", self.model, "-i", long, "-o", self.folder / "a.vctx", "--backend", "ref"],
+        with subprocess.Popen([VESTIGE, *command, long, "-m", self.model, "-o", self.folder / "a.vctx", "--backend", "ref"],
                               stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=terminal) as process:
             seen = b""
             while b"reading [" not in seen:
@@ -331,6 +427,11 @@ class CliTest(unittest.TestCase):
 
     def test_terminate_leaves_no_file(self):
         self.interrupt(1, signal.SIGTERM)
+
+    def test_interrupt_of_append_leaves_no_file(self):
+        before = self.context.read_bytes()
+        self.interrupt(1, signal.SIGINT, ("append", self.context))
+        self.assertEqual(self.context.read_bytes(), before)
 
     def test_second_interrupt_ends_at_once(self):
         start = time.monotonic()

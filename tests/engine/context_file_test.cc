@@ -3,10 +3,12 @@
 #include <fcntl.h>
 
 #include <cstring>
+#include <functional>
 #include <random>
 
 #include "engine/checksum.h"
 #include "engine/context_format.h"
+#include "engine/context_writer.h"
 #include "tests/engine/tiny_engine.h"
 
 namespace vestige {
@@ -183,6 +185,68 @@ TEST_F(ContextFileTest, NumbersOutOfRangeAreDamage) {
     bad[field].replace(at, from.size(), to);
     EXPECT_EQ(read_metadata(bad).status().code(), StatusCode::kDataLoss) << to;
   }
+}
+
+// Valid checksums over what no Vestige writes.
+TEST_F(ContextFileTest, NonsenseWithValidChecksumsIsRefused) {
+  const auto rewritten = [&](const std::function<void(ContextHeader&, std::vector<int32_t>&)>& edit) -> std::string {
+    const auto from = SafetensorsFile::open(path_);
+    EXPECT_TRUE(from.ok());
+    auto header = read_metadata(from->metadata());
+    EXPECT_TRUE(header.ok());
+    const auto stored = from->find(kTokens);
+    std::vector<int32_t> tokens(stored->as<int32_t>(), stored->as<int32_t>() + stored->n_elements());
+    edit(*header, tokens);
+    const std::string path = folder_->file("nonsense.vctx");
+    const SaveParts save = [&](TensorSink& sink) -> Status {
+      for (const SafetensorsEntry& t : from->tensors()) {
+        if (t.name == kChecksums || t.name.starts_with("__pad")) continue;
+        VESTIGE_ASSIGN(ConstTensorView view, from->find(t.name));
+        if (t.name == kTokens) view.data = tokens.data();
+        VESTIGE_TRY(sink.put(t.name, view));
+      }
+      return {};
+    };
+    const Status status = write_context(path, *header, save, {});
+    EXPECT_TRUE(status.ok()) << status.message();
+    return path;
+  };
+  const auto loaded = [&](const std::string& path) -> Status {
+    const auto file = ContextFile::open(path);
+    EXPECT_TRUE(file.ok()) << file.status().message();
+    return file.ok() ? Context::load(*engine_, *file).status() : file.status();
+  };
+  EXPECT_TRUE(loaded(rewritten([](auto&, auto&) {})).ok());
+  for (const int32_t bad : {-1, 256}) {
+    const Status status = loaded(rewritten([&](auto&, auto& tokens) { tokens[149] = bad; }));
+    EXPECT_EQ(status.code(), StatusCode::kDataLoss);
+    EXPECT_NE(status.message().find("tokens[149]"), std::string::npos) << status.message();
+  }
+  EXPECT_EQ(loaded(rewritten([](auto& h, auto&) { ++h.cache_layers[0].h_q; })).code(), StatusCode::kMismatch);
+  EXPECT_EQ(loaded(rewritten([](auto& h, auto&) { h.cache_layers[0].scale *= 2; })).code(), StatusCode::kMismatch);
+  const std::pair<const char*, std::function<void(ContextHeader&)>> headers[] = {
+      {"policy = ", [](auto& h) { h.policy.name = "best"; }},
+      {"ratio", [](auto& h) { h.policy.ratio = 0.5; }},
+      {"block_rows", [](auto& h) { h.policy.block_rows = 1; }},
+      {"no_such", [](auto& h) { h.policy.settings["no_such"] = 1; }},
+      {"tau", [](auto& h) { h.policy.settings["tau"] = 7; }},
+      {"order", [](auto& h) { h.cache_layers.push_back(h.cache_layers[0]); }},
+  };
+  for (const auto& [word, edit] : headers) {
+    const Status status = ContextFile::open(rewritten([&](auto& h, auto&) { edit(h); })).status();
+    EXPECT_EQ(status.code(), StatusCode::kDataLoss) << word;
+    EXPECT_NE(status.message().find(word), std::string::npos) << status.message();
+  }
+}
+
+TEST_F(ContextFileTest, CheckingCanBeStopped) {
+  EXPECT_EQ(ContextFile::open(path_, [](int64_t, int64_t) { return false; }).status().code(), StatusCode::kCancelled);
+  int64_t n_seen = 0;
+  EXPECT_TRUE(ContextFile::open(path_, [&](int64_t n, int64_t total) {
+                n_seen = n;
+                return n <= total;
+              }).ok());
+  EXPECT_GT(n_seen, 0);
 }
 
 TEST_F(ContextFileTest, OtherFilesAreRefused) {

@@ -101,6 +101,22 @@ TEST_F(RunGrid, RefusesWhenNothingIsCompressed) {
   EXPECT_THAT(failed_gates(grid_, *store)[0], HasSubstr("gate fired, length 256, streaming:8"));
 }
 
+// The same queries and rows for both: full attention is itself, and what a policy leaves out is within what it
+// certifies.
+TEST_F(RunGrid, FidelityOfFullIsExact) {
+  grid_.tasks = {*find_task("fidelity")};
+  const auto store = open("a");
+  ASSERT_TRUE(run(*store).ok());
+  ASSERT_EQ(store->outcomes().size(), 6u);
+  for (const Outcome& o : store->outcomes()) {
+    const bool full = o.arm == "full";
+    EXPECT_EQ(o.numbers.at("relative output error, most") == 0, full) << o.arm;
+    EXPECT_EQ(o.numbers.at("omitted mass, most") == 0, full) << o.arm;
+    EXPECT_EQ(o.numbers.at("layer-steps that break their certificate"), 0) << o.arm;
+    EXPECT_EQ(o.numbers.at("layer-steps"), 64 * static_cast<double>(engine_->model().info().cache_layers.size()));
+  }
+}
+
 TEST_F(RunGrid, LeakageGateSeesAnAnswerThatNeedsNoCache) {
   const std::vector<Arm> arms = *parse_arms("streaming:128", grid_.ratios, grid_.block_rows);
   Trial trial;

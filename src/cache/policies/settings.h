@@ -15,6 +15,12 @@ Result<PolicyConfig> complete_config(const PolicyConfig& config, const PolicyInf
 /// A setting that counts something. @return InvalidArgument if it is not a whole number
 Result<int32_t> whole_setting(const PolicyConfig& config, const char* name);
 
+/// A setting whose values have names; the first is the default.
+inline PolicySetting choice(const char* name, std::vector<const char*> names, const char* sentence) {
+  const auto last = static_cast<double>(names.size() - 1);
+  return {name, 0, 0, last, sentence, std::move(names)};
+}
+
 /// What every policy without an own state is: a checked config.
 class ConfiguredPolicy : public CachePolicy {
  public:

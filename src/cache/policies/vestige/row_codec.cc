@@ -18,7 +18,6 @@ namespace {
 constexpr int64_t kSampleRows = 2048;  // of the archive, for covariance and steps
 constexpr int64_t kNormRows = 32;      // of the sample, for the grids of norms
 constexpr int64_t kMaxGroups = 8;      // error norms a row
-constexpr int64_t kMetricRank = 128;      // of a group's metric; the rest is in its ridge
 // The norm grid spans 15.9 octaves: four above the largest norm of the sample, for rows yet to come.
 constexpr double kNormHeadroom = 16;
 
@@ -78,8 +77,7 @@ RowTransform RowCodec::transform_view(const State& state) const {
 }
 
 /// Of what a stage leaves of the sample, the largest norm in any group's metric.
-void RowCodec::set_norm_bases(const State& state, size_t stage, std::span<const float> left, CodePlan* plan) const {
-  (void)stage;
+float RowCodec::norm_base(const State& state, std::span<const float> left) const {
   const RowTransform t = transform_view(state);
   const int64_t n = static_cast<int64_t>(left.size()) / d();
   double most = 0;
@@ -97,7 +95,7 @@ void RowCodec::set_norm_bases(const State& state, size_t stage, std::span<const 
       most = std::max(most, square);
     }
   }
-  plan->norm_base = grid_base(std::sqrt(most));
+  return grid_base(std::sqrt(most));
 }
 
 /// The largest content error of a coded row of the sample.
@@ -120,16 +118,53 @@ float RowCodec::value_base(const State& state, std::span<const float> left) cons
   return grid_base(std::sqrt(most));
 }
 
+Status RowCodec::allocate_transform(State* state) const {
+  const int64_t n_floats = transform_floats(d(), state->n_groups, state->rank);
+  VESTIGE_ASSIGN(Buffer memory, Buffer::create(static_cast<size_t>(n_floats) * sizeof(float)));
+  state->transform = reinterpret_cast<const float*>(memory.data());
+  state->owned.clear();
+  state->owned.push_back(std::move(memory));
+  return {};
+}
+
+/// A head's queries may span few dimensions (content and branch width of the model): ranks that no group has are
+/// rows of zeros at the end of `metric` and `white`.
+Status RowCodec::drop_empty_ranks(State* state) const {
+  const std::vector<Buffer> before = std::move(state->owned);
+  const RowTransform from = transform_view(*state);
+  const auto empty = [&](int64_t r) {
+    for (int64_t g = 0; g < state->n_groups; ++g) {
+      const float* row = from.metric.as<float>() + (g * d() + r) * d();
+      if (std::any_of(row, row + d(), [](float x) { return x != 0; })) return false;
+    }
+    return true;
+  };
+  while (state->rank > 1 && empty(state->rank - 1)) --state->rank;
+  VESTIGE_TRY(allocate_transform(state));
+  float* to = const_cast<float*>(state->transform);
+  const auto put = [&to](const ConstTensorView& v) {
+    std::copy_n(v.as<float>(), v.n_elements(), to);
+    to += v.n_elements();
+  };
+  put(from.mean);
+  put(from.forward);
+  put(from.dual);
+  for (const ConstTensorView& each : {from.metric, from.white}) {
+    for (int64_t g = 0; g < state->n_groups; ++g) {
+      put(ConstTensorView(each.as<float>() + g * d() * d(), DType::kF32, {state->rank, d()}));
+    }
+  }
+  put(from.ridge);
+  return {};
+}
+
 Status RowCodec::fit_state(const RecallFit& fit, State* state, Stream& stream) const {
   const int64_t n_rows = fit.n_closed > 0 ? fit.n_closed : fit.rows.n_rows;
   const int64_t n = std::min(n_rows, kSampleRows);
   if (n < 1) return invalid_argument("a recall index is fitted to at least one row");
   state->n_groups = groups_of(fit.queries.dim(1));
-  state->rank = std::min(d(), kMetricRank);
-  const int64_t n_floats = transform_floats(d(), state->n_groups, state->rank);
-  VESTIGE_ASSIGN(Buffer memory, Buffer::create(static_cast<size_t>(n_floats) * sizeof(float)));
-  state->transform = reinterpret_cast<const float*>(memory.data());
-  state->owned.push_back(std::move(memory));
+  state->rank = d();
+  VESTIGE_TRY(allocate_transform(state));
   const RowTransform t = transform_view(*state);
   const auto writable = [](const ConstTensorView& v) {
     TensorView out(const_cast<void*>(v.data), v.dtype, {0});
@@ -152,7 +187,16 @@ Status RowCodec::fit_state(const RecallFit& fit, State* state, Stream& stream) c
                                   .ridge_out = writable(t.ridge),
                                   .variance = TensorView(variance.data(), DType::kF32, {d()})},
                                  stream));
-  std::vector<float> centred = rows, left(rows.size());
+  VESTIGE_TRY(drop_empty_ranks(state));
+  return plan_stages(rows, variance, state, stream);
+}
+
+/// The stages one after the other, each over what the last one left of the sample.
+Status RowCodec::plan_stages(std::span<const float> rows, std::vector<float> variance, State* state,
+                             Stream& stream) const {
+  const int64_t n = static_cast<int64_t>(rows.size()) / d();
+  const RowTransform t = transform_view(*state);
+  std::vector<float> centred(rows.begin(), rows.end()), left(rows.size());
   for (size_t i = 0; i < centred.size(); ++i) centred[i] -= t.mean.as<float>()[i % static_cast<size_t>(d())];
   VESTIGE_TRY(ops::matmul({.x = ConstTensorView(centred.data(), DType::kF32, {n, d()}),
                            .w = t.forward,
@@ -161,7 +205,7 @@ Status RowCodec::fit_state(const RecallFit& fit, State* state, Stream& stream) c
   for (int32_t s = 0; s < n_stages(); ++s) {
     CodePlan plan = plan_code(variance, s == 0 ? settings_.code_bytes : settings_.refine_bytes);
     tune_steps(&plan, left);
-    set_norm_bases(*state, static_cast<size_t>(s), left, &plan);
+    plan.norm_base = norm_base(*state, left);
     if (s == 0 && settings_.values) state->value_base = value_base(*state, left);
     state->plans.push_back(std::move(plan));
     for (int64_t j = 0; j < d(); ++j) {

@@ -50,8 +50,11 @@ class RowCodec final : public IndexCodec {
   int64_t d() const { return layout_.d_row(); }
   static int64_t transform_floats(int64_t d, int64_t n_groups, int64_t rank);
   RowTransform transform_view(const State& state) const;
+  Status allocate_transform(State* state) const;
+  Status drop_empty_ranks(State* state) const;
+  Status plan_stages(std::span<const float> rows, std::vector<float> variance, State* state, Stream& stream) const;
   Status fit_state(const RecallFit& fit, State* state, Stream& stream) const;
-  void set_norm_bases(const State& state, size_t stage, std::span<const float> left, CodePlan* plan) const;
+  float norm_base(const State& state, std::span<const float> left) const;
   float value_base(const State& state, std::span<const float> left) const;
   Status add_rows(const RowPages& rows, int64_t n_closed, State* state, Stream& stream) const;
   std::vector<CodeStage> stages(const State& state) const;

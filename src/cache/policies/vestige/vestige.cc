@@ -1,6 +1,8 @@
 // VestigeKV: rows whose branch leaves its own low-pass stay attended, all others go to an exact archive from
 // which an index recalls them. Source: arXiv:2609.03949v1, Eq. 3 and 4. As built: docs/policies/vestige.md.
 
+#include <algorithm>
+
 #include "cache/policies/settings.h"
 #include "cache/policies/vestige/recall_index.h"
 
@@ -9,9 +11,11 @@ namespace vestige {
 namespace {
 
 enum class Codec : uint8_t { kRows, kSketch };
+enum class Schedule : uint8_t { kProportional, kConstant };
 
 struct VestigeSettings {
   int32_t bandwidth = 0;
+  int64_t n_constant = 0;  ///< rows kept however long the sequence is; 0 = 1 / ratio of the closed rows
   RecallSettings recall;
   Codec codec = Codec::kRows;
   int32_t sketch_rank = 64;
@@ -28,8 +32,13 @@ class VestigePolicy final : public ConfiguredPolicy {
     return ops::score_rows({.branch = branch, .score = score, .bandwidth = settings_.bandwidth}, stream);
   }
 
+  int64_t n_keep(int64_t n_closed) const override {
+    if (settings_.n_constant == 0) return CachePolicy::n_keep(n_closed);
+    return std::min(n_closed, settings_.n_constant);
+  }
+
   std::unique_ptr<RecallIndex> create_index(const RowLayout& layout) const override {
-    if (config().ratio == 1 || settings_.recall.max_recall == 0) return nullptr;
+    if ((config().ratio == 1 && settings_.n_constant == 0) || settings_.recall.max_recall == 0) return nullptr;
     std::unique_ptr<IndexCodec> codec = settings_.codec == Codec::kSketch
                                             ? create_sketch_codec(layout, config().block_rows, settings_.sketch_rank)
                                             : create_row_codec(layout, config().block_rows, settings_.code);
@@ -69,6 +78,9 @@ Result<VestigeSettings> read_settings(const PolicyConfig& config) {
     return invalid_argument("vestige.bandwidth = %d, want 1 to block_rows / 2 = %d", s.bandwidth,
                             config.block_rows / 2);
   }
+  VESTIGE_ASSIGN(const int32_t schedule, whole_setting(config, "schedule"));
+  VESTIGE_ASSIGN(const int32_t n_constant, whole_setting(config, "n_keep"));
+  s.n_constant = static_cast<Schedule>(schedule) == Schedule::kConstant ? n_constant : 0;
   RecallSettings& r = s.recall;
   VESTIGE_ASSIGN(const int32_t codec, whole_setting(config, "codec"));
   VESTIGE_ASSIGN(const int32_t mode, whole_setting(config, "mode"));
@@ -100,24 +112,15 @@ PolicyInfo vestige_info() {
       "VestigeKV, arXiv:2609.03949v1, Eq. 3 and 4",
       {
           {"bandwidth", 16, 1, 4096, "rFFT bins of a block that count as low-pass, at most block_rows / 2"},
-          {"codec",
-           0,
-           0,
-           1,
-           "index entry of an archived row: transform code with error norms, or the paper's",
-           {"klt", "sketch"}},
-          {"mode",
-           0,
-           0,
-           2,
-           "bound of a row: calibrated on the prompt, sound, or sound for what is not attended by its code",
-           {"calibrated", "sound", "through"}},
-          {"rule",
-           0,
-           0,
-           1,
-           "a row is recalled if its bound passes log-sum-exp of the attended rows, or the best kept row's score",
-           {"mass", "max"}},
+          choice("schedule", {"proportional", "constant"}, "how many rows are kept as the sequence grows"),
+          {"n_keep", 1024, 1, 1 << 24, "rows that schedule constant keeps, sinks not counted; no ratio then"},
+          choice("codec", {"klt", "sketch"},
+                 "index entry of an archived row: transform code with error norms, or the paper's sketch"),
+          choice("mode", {"calibrated", "sound", "through"},
+                 "bound of a row: fitted to the prompt, certain, or fitted with all other rows attended by their code"),
+          choice(
+              "rule", {"mass", "max"},
+              "a row is recalled if its bound passes log-sum-exp of the attended rows, or the best kept row's score"),
           {"margin", 2, -64, 64, "nats below that mark at which a row is recalled"},
           {"top_j", 0, 0, 1 << 20, "most rows a head may recall in a step, those of highest bound; 0 = any number"},
           {"code_bytes", -1, -1, 1024, "bytes of the code read for every archived row; -1 = 72, in mode through 108"},
@@ -126,18 +129,10 @@ PolicyInfo vestige_info() {
           {"sketch_rank", 64, 1, 1024, "width of the paper's sketch; at most d_content is used"},
           {"n_calibrate", 256, 1, 1024, "last prompt tokens whose queries set the bound's weight z"},
           {"max_recall", 4096, 0, 1 << 24, "rows recalled in a step; more = the whole archive; 0 = no recall"},
-          {"quantile",
-           0,
-           0,
-           1,
-           "z is the largest that a calibration query needed, or the order statistic of tau",
-           {"largest", "order"}},
-          {"label",
-           0,
-           0,
-           1,
-           "queries that calibrate: all that see an archived row, or only those whose best row is archived",
-           {"best", "hard"}},
+          choice("quantile", {"largest", "order"},
+                 "z is the largest that a calibration query needed, or the order statistic of tau"),
+          choice("label", {"best", "hard"},
+                 "queries that calibrate: all that see an archived row, or only those whose best row is archived"),
           {"tau", 0.90, 0.5, 0.999, "share of needed rows that the order statistic wants recalled"},
           {"z_max", 8, 0, 64, "largest z, at most the sound one, and z where there are too few calibration queries"},
           {"n_refit", 64, 0, 1 << 20,
