@@ -79,15 +79,16 @@ class CheckedCache final : public LayerCache {
     return inner_->observe(queries, first, stream);
   }
   Status rescore(Stream& stream) override { return inner_->rescore(stream); }
-  Status fit_recall(const ConstTensorView& queries, Stream& stream) override {
-    VESTIGE_TRY(inner_->fit_recall(queries, stream));
+  Status fit_recall(const ConstTensorView& queries, Stream& stream, const ConstTensorView& value_gram) override {
+    VESTIGE_TRY(inner_->fit_recall(queries, stream, value_gram));
     const std::vector<uint8_t> kept = kept_mask();
     return twin_->fit({.queries = queries,
                        .first_position = n_rows() - queries.dim(0),
                        .rows = pages(),
                        .n_closed = n_closed(),
                        .kept = kept.data(),
-                       .scale = scale()},
+                       .scale = scale(),
+                       .value_gram = value_gram},
                       stream);
   }
   Status attend(const ConstTensorView& q, const TensorView& out, const TensorView& lse, StepRecord* record,
