@@ -96,6 +96,12 @@ inline std::unique_ptr<LayerCache> make_cache(const Shape& shape, const std::str
   return cache.ok() ? std::move(cache).value() : nullptr;
 }
 
+/// The paper's recall (Eq. 4, order statistic, no refit) with other settings on top.
+inline std::map<std::string, double> paper_settings(std::map<std::string, double> more = {}) {
+  more.insert({{"codec", 1}, {"rule", 1}, {"margin", 0}, {"quantile", 1}, {"n_refit", 0}});
+  return more;
+}
+
 struct Attended {
   std::vector<float> out, lse;
   StepRecord record;

@@ -53,18 +53,24 @@ Status with_allocations(int64_t n, const F& f) {
   return status;
 }
 
-const Shape kShape{{48, 16, DType::kF32}, 64, 3};
+const Shape kShape{{24, 8, DType::kF32}, 64, 3};
 constexpr int64_t kRows = 6 * 64 + 10;
 
-class FailureTest : public ::testing::Test {
+struct FailureCase {
+  const char *name, *backend;
+  std::map<std::string, double> settings;
+};
+void PrintTo(const FailureCase& c, std::ostream* out) { *out << c.name; }
+
+class FailureTest : public ::testing::TestWithParam<FailureCase> {
  protected:
-  std::unique_ptr<LayerCache> cache() const { return make_cache(kShape, "vestige", 8, {{"sketch_rank", 16}}); }
-  std::unique_ptr<Stream> s_ = make_stream(1, "ref");
+  std::unique_ptr<LayerCache> cache() const { return make_cache(kShape, "vestige", 8, GetParam().settings); }
+  std::unique_ptr<Stream> s_ = make_stream(1, GetParam().backend);
   std::vector<float> rows_ = make_rows(kRows, kShape.layout), queries_ = make_queries(40, 3, kShape.layout);
   ConstTensorView query_view_{queries_.data(), DType::kF32, {40, 3, kShape.layout.d_row()}};
 };
 
-TEST_F(FailureTest, EachAllocationOfAppendAndFit) {
+TEST_P(FailureTest, EachAllocationOfAppendAndFit) {
   auto whole = cache();
   const auto first = view_rows(rows_, kShape.layout, 0, 2 * 64 + 1);
   const auto append_all = [&](LayerCache& c) {
@@ -100,16 +106,16 @@ TEST_F(FailureTest, EachAllocationOfAppendAndFit) {
   EXPECT_GT(n, 20);
 }
 
-TEST_F(FailureTest, EachAllocationOfAttendSaveAndLoad) {
+TEST_P(FailureTest, EachAllocationOfAttendSaveAndLoad) {
   auto c = cache();
   VESTIGE_ASSERT_OK(c->append(view_rows(rows_, kShape.layout, 0, kRows), *s_));
   VESTIGE_ASSERT_OK(c->fit_recall(query_view_, *s_));
   const Attended step = attend(*c, queries_.data(), *s_);
   const MemoryStore want = saved(*c);
-  std::vector<float> out(3 * 48);
+  std::vector<float> out(3 * 24);
   const auto attend_once = [&] {
     return c->attend({queries_.data(), DType::kF32, {1, 3, kShape.layout.d_row()}},
-                     {out.data(), DType::kF32, {1, 3, 48}}, {}, nullptr, *s_);
+                     {out.data(), DType::kF32, {1, 3, 24}}, {}, nullptr, *s_);
   };
   int64_t n = fail_each_allocation([&](int64_t n_left) {
     const Status status = with_allocations(n_left, attend_once);
@@ -142,7 +148,7 @@ TEST_F(FailureTest, EachAllocationOfAttendSaveAndLoad) {
   EXPECT_TRUE(saved(*loaded).tensors == want.tensors);
 }
 
-TEST_F(FailureTest, EachAllocationOfCreate) {
+TEST(CreateFailureTest, EachAllocation) {
   std::unique_ptr<LayerCache> made;
   const std::shared_ptr<const CachePolicy> policy = create_policy({}, kShape.layout).value();
   const int64_t n = fail_each_allocation([&](int64_t n_left) {
@@ -172,7 +178,15 @@ class ThrowingPolicy final : public CachePolicy {
   PolicyConfig config_;
 };
 
-TEST_F(FailureTest, APolicyThatThrowsIsAnInternalError) {
+INSTANTIATE_TEST_SUITE_P(Codecs, FailureTest,
+                         ::testing::Values(FailureCase{"sketch", "ref", paper_settings({{"sketch_rank", 16}})},
+                                           FailureCase{"klt", "cpu", {{"refine_bytes", 8}}},
+                                           FailureCase{"through", "cpu", {{"mode", 2}}}),
+                         [](const auto& test) { return test.param.name; });
+
+TEST(ThrowingPolicyTest, APolicyThatThrowsIsAnInternalError) {
+  const auto s_ = make_stream(1, "ref");
+  const std::vector<float> rows_ = make_rows(64, kShape.layout);
   auto c = LayerCache::create(kShape.layout, 3, 1.0f, std::make_shared<ThrowingPolicy>());
   ASSERT_TRUE(c.ok());
   EXPECT_EQ((*c)->append(view_rows(rows_, kShape.layout, 0, 64), *s_).code(), StatusCode::kInternal);

@@ -18,6 +18,9 @@ class RecallTest : public ::testing::TestWithParam<Shape> {
   const RowLayout& layout() const { return shape().layout; }
   int64_t d() const { return layout().d_row(); }
 
+  /// z_max, or where the bound is Cauchy-Schwarz's.
+  float largest_z() const { return std::min(8.0f, std::sqrt(static_cast<float>(layout().d_content - 16))); }
+
   /// Head's best true score over the kept rows.
   double kept_max(const LayerCache& cache, const std::vector<float>& rows, const float* q) const {
     double max = -INFINITY;
@@ -84,7 +87,7 @@ TEST_P(RecallTest, RecallsWhatEquation4Says) {
   auto s = make_stream();
   const int64_t n = 6 * shape().block_rows + 10;
   const std::vector<float> rows = make_rows(n, layout()), queries = make_queries(40, shape().h_q, layout());
-  auto c = make_cache(shape(), "vestige", 8, {{"sketch_rank", 16}});
+  auto c = make_cache(shape(), "vestige", 8, paper_settings({{"sketch_rank", 16}}));
   VESTIGE_ASSERT_OK(c->append(view_rows(rows, layout(), 0, n), *s));
   VESTIGE_ASSERT_OK(fit(*c, queries, *s));
   const std::vector<float> live = make_queries(12, shape().h_q, layout(), 3);
@@ -112,7 +115,7 @@ TEST_P(RecallTest, CalibratesToTheOrderStatistic) {
   auto s = make_stream();
   const int64_t n = 5 * shape().block_rows, n_queries = 30;
   const std::vector<float> rows = make_rows(n, layout()), queries = make_queries(n_queries, shape().h_q, layout());
-  auto c = make_cache(shape(), "vestige", 8, {{"sketch_rank", 16}});
+  auto c = make_cache(shape(), "vestige", 8, paper_settings({{"sketch_rank", 16}}));
   VESTIGE_ASSERT_OK(c->append(view_rows(rows, layout(), 0, n), *s));
   VESTIGE_ASSERT_OK(fit(*c, queries, *s));
   const MemoryStore store = saved(*c);
@@ -148,14 +151,14 @@ TEST_P(RecallTest, CalibratesToTheOrderStatistic) {
   std::sort(needed.begin(), needed.end());
   const auto k = static_cast<size_t>((18 * (static_cast<int64_t>(needed.size()) + 1) + 18) / 19);
   ASSERT_LE(k, needed.size());
-  EXPECT_NEAR(store.values<float>("z")[0], std::clamp(needed[k - 1], 0.0, 8.0), 1e-3);
+  EXPECT_NEAR(store.values<float>("z")[0], std::clamp(needed[k - 1], 0.0, double(largest_z())), 1e-3);
 }
 
 TEST_P(RecallTest, OverflowAttendsTheWholeArchive) {
   auto s = make_stream();
   const int64_t n = 4 * shape().block_rows + 3;
   const std::vector<float> rows = make_rows(n, layout()), q = make_queries(1, shape().h_q, layout());
-  auto c = make_cache(shape(), "vestige", 8, {{"max_recall", 1}, {"sketch_rank", 4}});
+  auto c = make_cache(shape(), "vestige", 8, paper_settings({{"max_recall", 1}, {"sketch_rank", 4}}));
   VESTIGE_ASSERT_OK(c->append(view_rows(rows, layout(), 0, n), *s));
   const Attended a = attend(*c, q.data(), *s);  // never fitted: z is at its largest
   ASSERT_EQ(a.record.n_overflowed, 1);
@@ -168,7 +171,7 @@ TEST_P(RecallTest, NoRecallIfTurnedOff) {
   auto s = make_stream();
   const int64_t n = 4 * shape().block_rows + 3;
   const std::vector<float> rows = make_rows(n, layout()), q = make_queries(1, shape().h_q, layout());
-  auto c = make_cache(shape(), "vestige", 8, {{"max_recall", 0}});
+  auto c = make_cache(shape(), "vestige", 8, paper_settings({{"max_recall", 0}}));
   VESTIGE_ASSERT_OK(c->append(view_rows(rows, layout(), 0, n), *s));
   VESTIGE_ASSERT_OK(fit(*c, q, *s));
   const Attended a = attend(*c, q.data(), *s);
@@ -192,8 +195,9 @@ TEST_P(RecallTest, RecallsAPlantedRow) {
     x = from < 0 ? 4 * q[static_cast<size_t>(k)] : rows[static_cast<size_t>(from * d() + k)];
     if (layout().dtype == DType::kBF16) x = bf16_to_f32(f32_to_bf16(x));
   }
-  auto with = make_cache(shape(), "vestige", 16, {{"sketch_rank", 16}});
-  auto without = make_cache(shape(), "vestige", 16, {{"max_recall", 0}}), full = make_cache(shape(), "full");
+  auto with = make_cache(shape(), "vestige", 16, paper_settings({{"sketch_rank", 16}}));
+  auto without = make_cache(shape(), "vestige", 16, paper_settings({{"max_recall", 0}})),
+       full = make_cache(shape(), "full");
   for (LayerCache* c : {with.get(), without.get(), full.get()}) {
     VESTIGE_ASSERT_OK(c->append(view_rows(rows, layout(), 0, n), *s));
     VESTIGE_ASSERT_OK(fit(*c, queries, *s));
@@ -218,14 +222,14 @@ TEST_P(RecallTest, ProvisionalIndex) {
   auto s = make_stream();
   const int64_t b = shape().block_rows;
   const std::vector<float> rows = make_rows(6 * b, layout()), q = make_queries(30, shape().h_q, layout());
-  auto c = make_cache(shape(), "vestige", 8, {{"sketch_rank", 16}});
+  auto c = make_cache(shape(), "vestige", 8, paper_settings({{"sketch_rank", 16}}));
   VESTIGE_ASSERT_OK(c->append(view_rows(rows, layout(), 0, 3 * b), *s));
   EXPECT_EQ(c->bytes().index, 0);
   attend(*c, q.data(), *s);
   MemoryStore store = saved(*c);
-  EXPECT_EQ(store.values<float>("z")[0], 8.0f);
+  EXPECT_EQ(store.values<float>("z")[0], largest_z());
   EXPECT_EQ(store.values<float>("basis")[0], 1.0f);
-  auto loaded = make_cache(shape(), "vestige", 8, {{"sketch_rank", 16}});
+  auto loaded = make_cache(shape(), "vestige", 8, paper_settings({{"sketch_rank", 16}}));
   VESTIGE_ASSERT_OK(loaded->load("", store));
   for (LayerCache* each : {c.get(), loaded.get()}) {
     VESTIGE_ASSERT_OK(each->append(view_rows(rows, layout(), 3 * b, 2 * b), *s));
@@ -233,7 +237,7 @@ TEST_P(RecallTest, ProvisionalIndex) {
   EXPECT_TRUE(same_bits(attend(*c, q.data(), *s).out, attend(*loaded, q.data(), *s).out));
   VESTIGE_ASSERT_OK(fit(*c, q, *s));
   store = saved(*c);
-  EXPECT_LT(store.values<float>("z")[0], 8.0f);
+  EXPECT_LT(store.values<float>("z")[0], largest_z());
   EXPECT_EQ(store.tensors.at("sketch").shape, (std::vector<int64_t>{5 * b, 16}));
 }
 
@@ -242,14 +246,14 @@ TEST_P(RecallTest, FitBeforeTheFirstBlock) {
   auto s = make_stream();
   const int64_t b = shape().block_rows;
   const std::vector<float> rows = make_rows(4 * b, layout()), q = make_queries(30, shape().h_q, layout());
-  auto c = make_cache(shape(), "vestige", 8, {{"sketch_rank", 16}});
+  auto c = make_cache(shape(), "vestige", 8, paper_settings({{"sketch_rank", 16}}));
   VESTIGE_ASSERT_OK(c->append(view_rows(rows, layout(), 0, b - 1), *s));
   VESTIGE_ASSERT_OK(fit(*c, q, *s));
   const auto basis = saved(*c).values<float>("basis");
   VESTIGE_ASSERT_OK(c->append(view_rows(rows, layout(), b - 1, 2 * b), *s));
   const MemoryStore store = saved(*c);
   EXPECT_EQ(store.values<float>("basis"), basis);
-  EXPECT_EQ(store.values<float>("z")[0], 8.0f);
+  EXPECT_EQ(store.values<float>("z")[0], largest_z());
   EXPECT_EQ(store.tensors.at("residual").shape, (std::vector<int64_t>{2 * b}));
   attend(*c, q.data(), *s);
 }
@@ -260,7 +264,7 @@ TEST_P(RecallTest, BasisIsOfThisPrompt) {
   const std::vector<float> rows = make_rows(2 * shape().block_rows, layout());
   std::vector<float> basis[2];
   for (uint64_t i = 0; i < 2; ++i) {
-    auto c = make_cache(shape(), "vestige", 8, {{"sketch_rank", 16}});
+    auto c = make_cache(shape(), "vestige", 8, paper_settings({{"sketch_rank", 16}}));
     VESTIGE_ASSERT_OK(c->append(view_rows(rows, layout(), 0, 2 * shape().block_rows), *s));
     VESTIGE_ASSERT_OK(fit(*c, make_queries(30, shape().h_q, layout(), 20 + i), *s));
     basis[i] = saved(*c).values<float>("basis");

@@ -76,14 +76,14 @@ TEST_F(ExtendTest, ShortPartsKeepTheFitOfTheIndex) {
   EXPECT_EQ(grown->caches()[0]->kept_ids(), once->caches()[0]->kept_ids());
   EXPECT_EQ(logits_of(*grown), logits_of(*once));
   saved(*grown, "b.vctx");
-  const auto basis = [&](const char* name) {
+  const auto transform = [&](const char* name) {
     const auto file = ContextFile::open(folder_.file(name));
     const std::string layer = "layers." + std::to_string((*file)->cache_layers()[0].layer) + ".";
-    const auto view = (*file)->tensors().get(layer + "basis", DType::kF32, {-1, -1});
+    const auto view = (*file)->tensors().get(layer + "code_transform", DType::kF32, {-1});
     EXPECT_TRUE(view.ok()) << view.status().message();
     return std::vector<float>(view->as<float>(), view->as<float>() + view->n_elements());
   };
-  EXPECT_EQ(basis("a.vctx"), basis("b.vctx"));
+  EXPECT_EQ(transform("a.vctx"), transform("b.vctx"));
   ASSERT_TRUE(grown->feed(some_tokens(70, 3), nullptr).ok());
 }
 

@@ -330,17 +330,19 @@ Status RowCodec::attend(const RecallStep& step, const CodedPart& part, Stream& s
 }
 
 int64_t RowCodec::row_bytes(int32_t stage) const {
-  const int64_t groups = ready() ? state_.n_groups : kMaxGroups;
-  const int64_t norms = (groups + 3) / 4 * 4;
-  if (stage > 0) return settings_.refine_bytes + norms;
-  return settings_.code_bytes + norms + (settings_.values ? 1 : 0);
+  const int64_t values = stage == 0 && settings_.values ? 1 : 0;
+  // A code may take less than its settings allow: narrow rows, or a piece that does not fit what is left.
+  if (ready()) return state_.plans[static_cast<size_t>(stage)].stage().row_bytes(state_.n_groups) + values;
+  return (stage == 0 ? settings_.code_bytes : settings_.refine_bytes) + (kMaxGroups + 3) / 4 * 4 + values;
 }
 
 int64_t RowCodec::size_bytes() const {
-  int64_t n = 0;
-  if (state_.n_groups > 0) n += transform_floats(d(), state_.n_groups, state_.rank) * int64_t{sizeof(float)};
-  for (int32_t s = 0; s < n_stages(); ++s) n += state_.n_indexed * row_bytes(s);
-  return n;
+  if (!ready()) return 0;
+  int64_t n = transform_floats(d(), state_.n_groups, state_.rank) * int64_t{sizeof(float)};
+  const int64_t n_blocks = state_.n_indexed / block_rows_;
+  for (const CodePlan& plan : state_.plans)
+    n += n_blocks * padded(block_rows_) * plan.stage().row_bytes(state_.n_groups);
+  return n + (settings_.values ? state_.n_indexed : 0);
 }
 
 std::unique_ptr<IndexCodec> create_row_codec(const RowLayout& layout, int32_t block_rows,

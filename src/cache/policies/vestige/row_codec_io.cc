@@ -10,6 +10,7 @@ namespace vestige {
 namespace {
 
 constexpr int64_t kMostGroups = 1024;
+constexpr float kMostBase = 1e30f;  // what the ops take
 
 std::string staged(const std::string& name, size_t stage) { return name + std::to_string(stage); }
 
@@ -22,6 +23,9 @@ Status check_plan(const std::string& prefix, const CodePlan& plan, int32_t code_
       return data_loss("%scode: coordinate %zu has %d bits of step %g", prefix.c_str(), j, plan.bits[j],
                        double(plan.step[j]));
     }
+  }
+  if (!(plan.norm_base > 0 && plan.norm_base < kMostBase)) {
+    return data_loss("%scode_norm = %g, want above 0", prefix.c_str(), double(plan.norm_base));
   }
   const int64_t bytes = plan.stage().row_bytes(0);
   if (bytes <= code_bytes) return {};
@@ -76,7 +80,7 @@ Status RowCodec::load(const std::string& prefix, const TensorSource& source, int
   VESTIGE_ASSIGN(const ConstTensorView numbers, source.get(prefix + "code_numbers", DType::kF32, {3}));
   std::array<float, 3> values;
   std::memcpy(values.data(), numbers.data, sizeof values);
-  if (!(values[0] > 0 && values[1] >= 0 && values[2] >= 0)) {
+  if (!(values[0] > 0 && values[0] < kMostBase && values[1] >= 0 && values[2] >= 0)) {
     return data_loss("%scode_numbers: %g, %g, %g, want positive numbers", prefix.c_str(), double(values[0]),
                      double(values[1]), double(values[2]));
   }
