@@ -4,7 +4,7 @@ set -euo pipefail
 
 packages=(
   build-essential cmake ninja-build ccache git python3 python3-venv
-  libhwy-dev libopenblas-serial-dev libeigen3-dev nlohmann-json3-dev libcli11-dev libssl-dev libxxhash-dev
+  libhwy-dev libopenblas-pthread-dev libeigen3-dev nlohmann-json3-dev libcli11-dev libssl-dev libxxhash-dev
   libgtest-dev libgmock-dev libbenchmark-dev clang-format
 )
 missing=()

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "backend/ops/row_access.h"
 #include "tests/backend/rows_fixture.h"
 #include "tests/backend/scan_archive_cases.h"
 #include "tests/backend/score_rows_cases.h"
@@ -491,6 +492,35 @@ TEST(BestRows, CpuAgreesWithRef) {
         },
         1e-6);
   }
+}
+
+// The BLAS library is first called by several threads at once here (ctest gives each test a process of its own): the
+// build of OpenBLAS without threads got these products wrong (docs/blas.md).
+TEST(BestRows, FirstProductsOfManyThreads) {
+  const RowLayout layout = {.d_content = 512, .d_branch = 64, .dtype = DType::kBF16};
+  const int64_t n = 2048, d = layout.d_row();
+  const Rows rows(numbers(n * d, 63), {layout, n, n, false});
+  const Floats q = numbers(n * d, 64);
+  const std::vector<int32_t> limit(static_cast<size_t>(n), static_cast<int32_t>(n));
+  Floats best(static_cast<size_t>(n));
+  std::vector<int32_t> arg(static_cast<size_t>(n));
+  auto s = Stream::create({.n_threads = 4});
+  ASSERT_TRUE(s.ok());
+  ASSERT_TRUE(ok(ops::best_rows({.q = {q.data(), DType::kF32, {n, d}},
+                                 .rows = rows.pages(),
+                                 .limit = {limit.data(), DType::kI32, {n}},
+                                 .best = {best.data(), DType::kF32, {n}},
+                                 .arg = {arg.data(), DType::kI32, {n}}},
+                                **s)));
+  std::vector<double> row(static_cast<size_t>(d));
+  int64_t n_wrong = 0;
+  for (size_t i = 0; i < best.size(); ++i) {
+    load_row(rows.pages(), arg[i], row.data());
+    double score = 0;
+    for (size_t k = 0; k < row.size(); ++k) score += row[k] * double(q[i * row.size() + k]);
+    n_wrong += std::abs(score - double(best[i])) > 1e-3;
+  }
+  EXPECT_EQ(n_wrong, 0);
 }
 
 TEST(BestRows, LowestRowOfEqualsAndNone) {
