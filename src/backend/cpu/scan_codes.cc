@@ -54,11 +54,6 @@ struct Scratch {
   Passed passed;
 };
 
-HWY_INLINE VC exp_below_80(VC x) {
-  const DC d;
-  return hn::Exp(d, hn::Min(x, hn::Set(d, 80.0f)));
-}
-
 /// Scores and bounds of one part of a tile for every head; ORs into `hit` the rows that pass.
 template <class Units, class Norms, class Base>
 HWY_INLINE void bound_part(const Job& job, int64_t s, const Units& units, const Norms& norms, const Base& base,
@@ -104,7 +99,7 @@ HWY_INLINE void add_omitted(const Job& job, const Scratch& s, int64_t at, hn::Ma
   if (hn::AllFalse(d, left)) return;
   for (int64_t head = 0; head < job.query.h; ++head) {
     const VC x = hn::Sub(hn::LoadU(d, s.sound + head * kTileRows + at), hn::Set(d, job.reference[head]));
-    sums[head] = hn::Add(sums[head], hn::IfThenElseZero(left, exp_below_80(x)));
+    sums[head] = hn::Add(sums[head], hn::IfThenElseZero(left, exp_or_inf(x)));
   }
 }
 
