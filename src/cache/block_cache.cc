@@ -223,7 +223,8 @@ void BlockCache::certify(const TensorView& out, StepRecord* step) const {
     const double over = share * (2 * double(e[0]) + double(e[1]) * (most + norm));
     const double bound = over / (1 - share + share * double(e[2]));
     // Whatever the codes say, both outputs are averages of contents.
-    const double relative = most > 0 ? std::min(std::isfinite(bound) ? bound : INFINITY, most + norm) / most : 0.0;
+    double relative = most > 0 ? std::min(std::isfinite(bound) ? bound : INFINITY, most + norm) / most : 0.0;
+    if (!std::isfinite(relative)) relative = INFINITY;  // contents without a norm
     error_sum += relative;
     step->error_max = std::max(step->error_max, relative);
   }

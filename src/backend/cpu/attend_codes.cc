@@ -75,7 +75,7 @@ HWY_INLINE int64_t score_run(const Job& job, const Span& span, float* score, flo
                                   hn::Set(d, w.slack[lane]));
           const int64_t to = (head + i) * kRunRows + tile * kTileRows + at;
           hn::StoreU(hn::IfThenElse(there, sums[i], hn::Neg(hn::Inf(d))), d, score + to);
-          hn::StoreU(hn::IfThenElseZero(there, hn::Min(e, hn::Set(d, 80.0f))), d, error + to);
+          hn::StoreU(hn::IfThenElseZero(there, e), d, error + to);
         }
       }
     }
@@ -100,14 +100,16 @@ HWY_INLINE void weigh_head(const Job& job, const Span& span, float* score, const
     const auto coded = hn::Ne(s, hn::Neg(hn::Inf(d)));
     const VC w = hn::IfThenElseZero(coded, hn::Exp(d, hn::Sub(s, hn::Set(d, top))));
     hn::StoreU(w, d, score + i);
-    const VC e = hn::LoadU(d, error + i), up = hn::Exp(d, e);
+    // w e^e as one exponential: w alone may vanish where w e^e does not.
+    const VC e = hn::LoadU(d, error + i), x = hn::Sub(s, hn::Set(d, top));
+    const VC up = hn::IfThenElseZero(coded, exp_or_inf(hn::Add(x, e)));
     alignas(64) uint8_t bytes[kTileRows] = {};
     std::copy_n(values + i, std::clamp<int64_t>(in_page - i, 0, kPartRows), bytes);
     const VC v = hn::IfThenElseZero(coded, tile_norms(bytes));
     sum = hn::Add(sum, w);
-    e0 = hn::MulAdd(hn::Mul(w, up), v, e0);
-    e1 = hn::MulAdd(w, hn::Sub(up, hn::Set(d, 1.0f)), e1);
-    e2 = hn::MulAdd(w, hn::Exp(d, hn::Neg(e)), e2);
+    e0 = hn::MulAdd(up, v, e0);
+    e1 = hn::Add(e1, hn::Sub(up, w));
+    e2 = hn::Add(e2, hn::IfThenElseZero(coded, hn::Exp(d, hn::Sub(x, e))));
   }
   out.most[head] = top;
   out.sum[head] = hn::GetLane(hn::SumOfLanes(d, sum));

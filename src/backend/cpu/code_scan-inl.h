@@ -13,6 +13,7 @@
 #include "backend/cpu/code_query.h"
 #include "backend/cpu/row_simd-inl.h"
 #include "backend/ops/norm_grid.h"
+#include "hwy/contrib/math/math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace vestige::cpu::HWY_NAMESPACE {
@@ -161,6 +162,13 @@ HWY_INLINE VC row_norms(const RowUnits& rows, int64_t n_units, int64_t group) {
   const VCI word = rows.load(n_units + group / 4);
   const VCI byte = hn::ShiftRightSame(word, static_cast<int>(group % 4 * 8));
   return norm_values(hn::And(byte, hn::Set(di, 255)));
+}
+
+/// exp(x); infinity where float has no such number, or x is not one: a bound must not come out too small.
+HWY_INLINE VC exp_or_inf(VC x) {
+  const DC d;
+  const VC most = hn::Set(d, 88.0f);
+  return hn::IfThenElse(hn::Le(x, most), hn::Exp(d, hn::Min(x, most)), hn::Inf(d));
 }
 
 HWY_INLINE hn::Mask<DC> mask_of(uint32_t bits, int64_t at) {

@@ -55,16 +55,16 @@ struct Scratch {
 };
 
 /// An upper bound on exp(x), at most 6.2% above it: 2^f <= 1 + f for f in [0, 1), which is what the bits of a float
-/// are. Below -87 a bound of 1e-38; past 80 that of 80. Not a number: that of 80.
+/// are. Below -87 a bound of 1e-38; past 80, or not a number: infinity.
 HWY_INLINE VC exp_above(VC x) {
   const DC d;
   const DCI di;
-  constexpr float kOctave = 8388608.0f, kLog2e = 1.4426951f;  // rounded up
-  // 64: more than the rounding of the product and the sum, in the last places of a float.
+  constexpr float kOctave = 8388608.0f, kLog2e = 1.44269504f;
+  // 64: more than the rounding of the product and the sum, whose last place that is.
   const VC bits = hn::MulAdd(x, hn::Set(d, kOctave * kLog2e), hn::Set(d, 127.0f * kOctave + 64.0f));
-  const VC most = hn::Set(d, (127.0f + 80.0f * kLog2e) * kOctave);
-  const VC cut = hn::Max(hn::IfThenElse(hn::Lt(bits, most), bits, most), hn::Set(d, kOctave));
-  return hn::BitCast(d, hn::ConvertTo(di, cut));
+  const auto fits = hn::Lt(x, hn::Set(d, 80.0f));
+  const VC cut = hn::Max(hn::IfThenElse(fits, bits, hn::Set(d, kOctave)), hn::Set(d, kOctave));
+  return hn::IfThenElse(fits, hn::BitCast(d, hn::ConvertTo(di, cut)), hn::Inf(d));
 }
 
 /// Scores and bounds of one part of a tile for every head; ORs into `hit` the rows that pass.

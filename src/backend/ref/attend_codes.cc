@@ -46,8 +46,10 @@ void attend_head(const AttendCodesParams& p, const CodeSet& set, const Rows& row
     const auto* norms = static_cast<const uint8_t*>(set.pages.value_norm[u / set.pages.page_rows]);
     const double v = double(p.value_base) * double(norm_grid()[norms[u % set.pages.page_rows]]);
     sum += w;
-    error[0] += w * std::exp(std::min(e, 80.0)) * v;
-    error[1] += w * std::expm1(std::min(e, 80.0));
+    // w e^e as one exponential: w alone may vanish where w e^e does not.
+    const double up = std::exp(score[i] - most + e);
+    error[0] += up * v;
+    error[1] += e < 1 ? w * std::expm1(e) : up - w;
     error[2] += w * std::exp(-e);
     for (size_t k = 0; k < t.size(); ++k) t[k] += w * rows.t[i][k];
   }
