@@ -11,8 +11,10 @@ TaskInfo rank_sweep_task() {
           .measure = Measure::kIntact,
           .needs_corpus = true,
           .make = make_needle,
-          .policies = {"vestige@max_recall=0", "vestige@sketch_rank=64", "vestige@sketch_rank=128",
-                       "vestige@sketch_rank=192", "vestige@sketch_rank=256"}};
+          .policies = {"vestige@max_recall=0", "vestige@codec=sketch,rule=max,margin=0,quantile=order,sketch_rank=64",
+                       "vestige@codec=sketch,rule=max,margin=0,quantile=order,sketch_rank=128",
+                       "vestige@codec=sketch,rule=max,margin=0,quantile=order,sketch_rank=192",
+                       "vestige@codec=sketch,rule=max,margin=0,quantile=order,sketch_rank=256"}};
 }
 
 }  // namespace vestige::eval
