@@ -140,6 +140,30 @@ TEST(EncodeRows, CodesAgreeAndNormsAreSafe) {
   }
 }
 
+// A grid that begins just below the true norm: whoever rounds a float32 sum down says too little.
+TEST(EncodeRows, NormsAreSafeAtTheEdgeOfTheGrid) {
+  const CodesCase& c = codes_cases()[0];
+  for (const char* backend : kBackends) {
+    const auto s = stream(backend);
+    CodedRows r = coded_rows(c, 13, *s);
+    const Floats values = r.values;
+    r.n = 1;
+    for (int64_t u = 0; u < 100; ++u) {
+      r.values.assign(values.begin() + u * r.d(), values.begin() + (u + 1) * r.d());
+      r.encode(*s);
+      std::vector<double> e = r.transform.forward_of(r.row(0));
+      const std::vector<double> coded = r.bytes(0, 0).values(r.stages[0]);
+      for (size_t k = 0; k < e.size(); ++k) e[k] -= coded[k];
+      for (int64_t g = 0; g < c.n_groups; ++g) {
+        const double is = r.transform.norm(g, e);
+        r.stages[0].view.norm_base = std::nextafter(static_cast<float>(is), 0.0f);
+        r.encode(*s);
+        EXPECT_GE(grid_value(r.stages[0].view.norm_base, r.bytes(0, 0).norm(g)), is) << backend << " row " << u;
+      }
+    }
+  }
+}
+
 TEST(EncodeRows, WhatIsNoNumberHasNoBound) {
   const CodesCase& c = codes_cases()[2];
   for (const char* backend : kBackends) {

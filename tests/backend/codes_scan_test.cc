@@ -293,5 +293,73 @@ TEST(ScanCodes, SlackCoversRoundingWhereNormsVanish) {
   });
 }
 
+/// Rows of one group under the identity, [n, d], with a metric of rank 1 along `along` and a code of `bits`.
+CodedRows plain_rows(int64_t n, int64_t d, const Floats& along, std::vector<int32_t> bits, float norm_base) {
+  CodedRows r;
+  r.layout = {.d_content = static_cast<int32_t>(d), .d_branch = 0, .dtype = DType::kF32};
+  r.n = r.page_rows = n;
+  r.transform = Transform(d, 1, 1);
+  double square = 0;
+  for (const float x : along) square += double(x) * double(x);
+  const float ridge = square > 0 ? static_cast<float>(1e-3 * square / double(d)) : 1.0f;
+  for (int64_t k = 0; k < d; ++k) {
+    const auto at = static_cast<size_t>(k);
+    r.transform.forward[static_cast<size_t>(k * d + k)] = r.transform.dual[static_cast<size_t>(k * d + k)] = 1;
+    r.transform.metric[at] = along[at];
+    r.transform.white[at] = static_cast<float>(double(along[at]) / std::sqrt(square + double(ridge)));
+  }
+  r.transform.ridge[0] = ridge;
+  r.stages.emplace_back(std::move(bits), Floats(static_cast<size_t>(d), 1.0f), norm_base);
+  r.kept.assign(static_cast<size_t>(n), 0);
+  r.values.assign(static_cast<size_t>(n * d), 0.0f);
+  return r;
+}
+
+// Queries along the one direction that the group's queries had: almost all of ||q||^2 is taken away again, and the
+// rounding of what is left must be covered. The grid is made to add nothing.
+TEST(ScanCodes, NormOfTheQueryCoversItsRounding) {
+  constexpr int64_t kD = 512;
+  for (uint64_t seed = 0; seed < 12; ++seed) {
+    const Floats along = numbers(kD, 80 + seed);
+    CodedRows r = plain_rows(1, kD, along, {}, 1.0f);
+    r.values = along;
+    const double is = r.transform.norm(0, r.row(0));
+    r.stages[0].view.norm_base = static_cast<float>(is * 1.0021);
+    r.encode(*stream("cpu"));
+    ASSERT_EQ(r.bytes(0, 0).norm(0), 0);
+    r.max_norm[0] = 0;  // no slack: the reach alone
+    on_each([&](const auto& make) {
+      for (const float size : {0.1f, 0.7f, 1.0f, 3.0f}) {
+        Floats q = along;
+        for (float& x : q) x *= size;
+        EXPECT_TRUE(fires_below(r, q, 1, 0, 0, *make(1))) << "seed " << seed << " size " << size;
+      }
+    });
+  }
+}
+
+// Sums in float32 whose parts are far larger than they are; the query is one that integers hold exactly.
+TEST(ScanCodes, SlackCoversTheSums) {
+  constexpr int64_t kRows = 32, kD = 64;
+  CodedRows r = plain_rows(kRows, kD, Floats(kD, 0.0f), std::vector<int32_t>(kD, 1), 1e-25f);
+  const Floats pick = numbers(kRows * kD, 91), far = numbers(kD, 92, 4000.0f);
+  for (int64_t k = 0; k < kD; ++k) r.transform.mean[static_cast<size_t>(k)] = std::round(far[static_cast<size_t>(k)]);
+  for (int64_t i = 0; i < kRows * kD; ++i) {
+    r.values[static_cast<size_t>(i)] =
+        r.transform.mean[static_cast<size_t>(i % kD)] + (pick[static_cast<size_t>(i)] < 0 ? -0.5f : 0.5f);
+  }
+  r.encode(*stream("cpu"));
+  ASSERT_EQ(r.bytes(0, 5).norm(0), 0);
+  on_each([&](const auto& make) {
+    for (uint64_t seed = 0; seed < 8; ++seed) {
+      Floats q = numbers(kD, 93 + seed);
+      for (float& x : q) x = x < 0 ? -0.37f : 0.37f;
+      for (int64_t u = 0; u < kRows; u += 3) {
+        EXPECT_TRUE(fires_below(r, q, 1, 0, u, *make(1))) << "row " << u << " seed " << seed;
+      }
+    }
+  });
+}
+
 }  // namespace
 }  // namespace vestige::test
