@@ -11,7 +11,8 @@ ROOT = Path(__file__).resolve().parent.parent
 MAX_FILE, MAX_FUNCTION, MAX_TREE_MIB = 600, 80, 40
 SOURCES = {".cc", ".h", ".cu", ".cuh", ".py"}
 GENERATED = {"src/model/tokenizer/unicode_tables.cc"}
-OPENS = re.compile(r"^(?!namespace|class|struct|enum|union|extern|using|typedef|#|const|static const|constexpr|inline constexpr)[\w:<>,*&~\[\] ].*\{$")
+# A function at file scope or in a class: the line that opens it, and the indentation at which it closes.
+OPENS = re.compile(r"^( {0,2})(?! |namespace|class|struct|enum|union|extern|using|typedef|#|const|static const|constexpr|inline constexpr)[\w:<>,*&~\[\]].*\{$")
 
 
 def long_functions(path: Path, lines: list[str]) -> list[tuple[int, int]]:
@@ -25,14 +26,13 @@ def long_functions(path: Path, lines: list[str]) -> list[tuple[int, int]]:
             if end - i > MAX_FUNCTION:
                 found.append((i + 1, end - i))
         return found
-    start = None
     for i, line in enumerate(lines):
-        if start is None and OPENS.match(line):
-            start = i
-        elif start is not None and line.startswith("}"):
-            if i - start + 1 > MAX_FUNCTION:
-                found.append((start + 1, i - start + 1))
-            start = None
+        opened = OPENS.match(line)
+        if not opened:
+            continue
+        end = next((j for j in range(i + 1, len(lines)) if lines[j].startswith(opened[1] + "}")), i)
+        if end - i + 1 > MAX_FUNCTION:
+            found.append((i + 1, end - i + 1))
     return found
 
 
