@@ -55,23 +55,22 @@ Json part_bytes(const std::vector<SafetensorsEntry>& tensors, int64_t n_file) {
   return parts;
 }
 
-/// What the calibration of the recall index gave, of each layer that has one.
-Result<Json> calibration_json(const ContextFile& file, const SafetensorsFile& tensors) {
-  double z_max = 0;
-  for (const PolicyInfo& info : policy_infos()) {
-    for (const PolicySetting& setting : info.settings) {
-      if (file.policy().name == info.name && std::string(setting.name) == "z_max") z_max = setting.default_value;
-    }
-  }
-  const auto set = file.policy().settings.find("z_max");
-  if (set != file.policy().settings.end()) z_max = set->second;
+/// What the calibration of the recall index gave, of each layer that has one. @param policy with all its settings
+Result<Json> calibration_json(const ContextFile& file, const SafetensorsFile& tensors, const PolicyConfig& policy) {
+  const auto setting = [&](const char* name) {
+    const auto at = policy.settings.find(name);
+    return at == policy.settings.end() ? 0.0 : at->second;
+  };
+  // The bound of codec klt is certain at 1.
+  const double largest = setting("codec") == 0 ? std::min(1.0, setting("z_max")) : setting("z_max");
   Json out = Json::array();
   for (const CacheLayer& layer : file.cache_layers()) {
     const std::string name = "layers." + std::to_string(layer.layer) + ".z";
     if (tensors.entry(name) == nullptr) continue;
-    VESTIGE_ASSIGN(const ConstTensorView z, file.tensors().get(name, DType::kF32, {1}));
-    const double value = static_cast<double>(*z.as<float>());
-    out.push_back({{"layer", layer.layer}, {"z", value}, {"is_z_max", value >= z_max}});
+    VESTIGE_ASSIGN(const ConstTensorView z, file.tensors().get(name, DType::kF32, {-1}));
+    const std::vector<double> stages(z.as<float>(), z.as<float>() + z.dim(0));
+    const bool at_most = std::all_of(stages.begin(), stages.end(), [&](double x) { return x >= largest; });
+    out.push_back({{"layer", layer.layer}, {"z", stages}, {"is_z_max", at_most}});
   }
   return out;
 }
@@ -79,12 +78,12 @@ Result<Json> calibration_json(const ContextFile& file, const SafetensorsFile& te
 Result<Json> inspect_file(const std::string& path) {
   VESTIGE_ASSIGN(const auto file, ContextFile::open(path, [](int64_t, int64_t) { return !interrupted(); }));
   VESTIGE_ASSIGN(const SafetensorsFile tensors, SafetensorsFile::open(path));
-  VESTIGE_ASSIGN(const Json calibration, calibration_json(*file, tensors));
   PolicyConfig policy = file->policy();  // with the settings that the file leaves at their defaults
   if (!file->cache_layers().empty()) {
     VESTIGE_ASSIGN(const auto made, create_policy(policy, file->cache_layers()[0].layout));
     policy = made->config();
   }
+  VESTIGE_ASSIGN(const Json calibration, calibration_json(*file, tensors, policy));
   return Json{{"kind", "context"},
               {"file", path},
               {"file_bytes", file->size_bytes()},

@@ -22,7 +22,8 @@ VESTIGE = ""
 TEXT = "It was a dark and stormy night. " * 12
 OK, USAGE, INPUT, SYSTEM, INTERRUPTED = 0, 1, 2, 3, 130
 STATS_KEYS = {"tokens_per_s", "layers", "kept_rows", "archived_rows", "tail_rows", "recalled_rows", "worst_recalled_rows",
-              "overflowed_steps", "steps", "read_bytes_per_token", "full_bytes_per_token", "attend_us_per_token"}
+              "overflowed_steps", "steps", "read_bytes_per_token", "full_bytes_per_token", "attend_us_per_token", "coded_rows",
+              "scanned_rows", "archive_bytes_per_row", "omitted_mass_bound", "output_error_bound"}
 
 
 class CliTest(unittest.TestCase):
@@ -121,9 +122,29 @@ class CliTest(unittest.TestCase):
         first, _, again = report["answers"]
         self.assertEqual(set(first), {"question", "answer", "question_tokens", "tokens", "finish_reason", "load_s", "first_token_s",
                                       "decode_s", "stats"})
-        self.assertEqual(set(first["stats"]), STATS_KEYS)
+        stats = first["stats"]
+        self.assertEqual(set(stats), STATS_KEYS)
+        self.assertIn(b"certified", done.stderr)
+        self.assertEqual(len(stats["scanned_rows"]), 2)
+        self.assertTrue(0 <= stats["omitted_mass_bound"]["mean"] <= stats["omitted_mass_bound"]["max"] <= 1)
+        self.assertEqual(stats["output_error_bound"], {"max": 0, "mean": 0})  # that is of mode through
         self.assertEqual(first["tokens"], again["tokens"])
         self.assertEqual(first["question_tokens"], len("\nQuestion: Who?\nAnswer:"))
+
+    def test_ask_in_every_mode(self):
+        output = self.folder / "a.vctx"
+        for mode in ("sound", "through"):
+            self.expect(self.compress(output, "--set", f"mode={mode}"), OK)
+            done = self.run_vestige("ask", output, "Who?", "-n", 3, "--json")
+            self.expect(done, OK)
+            stats = json.loads(done.stdout)["answers"][0]["stats"]
+            self.assertGreater(stats["scanned_rows"][0], 0)
+            if mode == "through" and stats["coded_rows"] > 0:
+                self.assertGreater(stats["output_error_bound"]["max"], 0)
+                self.assertEqual(stats["omitted_mass_bound"], {"max": 0, "mean": 0})
+            elif stats["recalled_rows"] == stats["archived_rows"]:
+                self.assertEqual(stats["omitted_mass_bound"]["max"], 0)
+            self.expect(self.run_vestige("inspect", output), OK)
 
     def test_ask_text(self):
         done = self.run_vestige("ask", self.context, "Who?", "What?", "-n", 3)
@@ -153,6 +174,7 @@ class CliTest(unittest.TestCase):
         self.assertEqual(set(report), {"kind", "file", "file_bytes", "vestige_version", "tokens", "policy", "model", "model_identity",
                                        "tokenizer_identity", "attention_layers", "calibration", "part_bytes"})
         self.assertEqual([set(layer) for layer in report["calibration"]], [{"layer", "z", "is_z_max"}])
+        self.assertEqual([len(layer["z"]) for layer in report["calibration"]], [2])
         self.assertEqual(sum(report["part_bytes"].values()), self.context.stat().st_size)
         model = json.loads(self.run_vestige("inspect", self.model, "--json").stdout)
         self.assertEqual(model["model_identity"], report["model_identity"])
