@@ -12,7 +12,7 @@ MAX_FILE, MAX_FUNCTION, MAX_TREE_MIB = 600, 80, 40
 SOURCES = {".cc", ".h", ".cu", ".cuh", ".py"}
 GENERATED = {"src/model/tokenizer/unicode_tables.cc"}
 # A function at file scope or in a class: the line that opens it, and the indentation at which it closes.
-OPENS = re.compile(r"^( {0,2})(?! |namespace|class|struct|enum|union|extern|using|typedef|#|const|static const|constexpr|inline constexpr)[\w:<>,*&~\[\]].*\{$")
+OPENS = re.compile(r"^( {0,2})(?! |namespace|class|struct|enum|union|extern|using|typedef|#|const|static const|constexpr|inline constexpr)[\w:<>,*&~\[\]].* \{$")
 
 
 def long_functions(path: Path, lines: list[str]) -> list[tuple[int, int]]:
