@@ -107,8 +107,9 @@ Result<int64_t> parse_count(const std::string& name, const std::string& text) {
 Status check_version(const std::string& format, const std::string& version_text) {
   if (format != kContextFormat) return data_loss("not a .vctx file: its format is \"%.80s\"", format.c_str());
   VESTIGE_ASSIGN(const int64_t format_version, parse_count("format_version", version_text));
-  if (format_version <= kContextVersion) return {};
-  return unsupported("made by a newer Vestige: format version %lld, this build reads up to %lld",
+  if (format_version == kContextVersion) return {};
+  return unsupported("made by %s Vestige: format version %lld, this build reads %lld",
+                     format_version > kContextVersion ? "a newer" : "an older",
                      static_cast<long long>(format_version), static_cast<long long>(kContextVersion));
 }
 

@@ -17,7 +17,7 @@
 namespace vestige {
 
 inline constexpr char kContextFormat[] = "vestige.vctx";
-inline constexpr int64_t kContextVersion = 1;
+inline constexpr int64_t kContextVersion = 2;
 inline constexpr char kChecksums[] = "checksums";  ///< the last tensor, U8
 inline constexpr char kTokens[] = "tokens";
 inline constexpr char kLastHidden[] = "last_hidden";
@@ -43,10 +43,10 @@ std::map<std::string, std::string> write_metadata(const ContextHeader& header);
 std::string path_hint(const std::string& path);
 
 /// Of the header's JSON text, of which nothing else is believed yet.
-/// @return Unsupported for a newer version; DataLoss if it is no .vctx.
+/// @return Unsupported for another version; DataLoss if it is no .vctx.
 Status check_version(std::string_view header);
 
-/// @return DataLoss if it is no .vctx or a field is missing or wrong; Unsupported for a newer version.
+/// @return DataLoss if it is no .vctx or a field is missing or wrong; Unsupported for another version.
 Result<ContextHeader> read_metadata(const std::map<std::string, std::string>& metadata);
 
 /// The tensors a checksum table covers, in its order: all but the table, by offset (an empty one first).

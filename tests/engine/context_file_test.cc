@@ -151,10 +151,13 @@ TEST_F(ContextFileTest, EveryHeaderByteIsUnderItsChecksum) {
   close(fd);
 }
 
-TEST_F(ContextFileTest, NewerVersionIsUnsupported) {
-  const Status status = open_bytes(with_header("\"format_version\":\"1\"", "\"format_version\":\"2\""));
-  EXPECT_EQ(status.code(), StatusCode::kUnsupported);
-  EXPECT_NE(status.message().find("newer"), std::string::npos) << status.message();
+TEST_F(ContextFileTest, OtherVersionsAreUnsupported) {
+  for (const auto& [version, word] : {std::pair{"3", "newer"}, std::pair{"1", "older"}}) {
+    const std::string text = std::string("\"format_version\":\"") + version + "\"";
+    const Status status = open_bytes(with_header("\"format_version\":\"2\"", text));
+    EXPECT_EQ(status.code(), StatusCode::kUnsupported);
+    EXPECT_NE(status.message().find(word), std::string::npos) << status.message();
+  }
 }
 
 TEST_F(ContextFileTest, HeaderChangedOnPurposeIsStillCheckedForSense) {
