@@ -109,8 +109,8 @@ Status check_version(const std::string& format, const std::string& version_text)
   VESTIGE_ASSIGN(const int64_t format_version, parse_count("format_version", version_text));
   if (format_version == kContextVersion) return {};
   return unsupported("made by %s Vestige: format version %lld, this build reads %lld",
-                     format_version > kContextVersion ? "a newer" : "an older",
-                     static_cast<long long>(format_version), static_cast<long long>(kContextVersion));
+                     format_version > kContextVersion ? "a newer" : "an older", static_cast<long long>(format_version),
+                     static_cast<long long>(kContextVersion));
 }
 
 }  // namespace

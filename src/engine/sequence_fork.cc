@@ -63,7 +63,8 @@ Status Sequence::fit_recall() {
     VESTIGE_ASSIGN(const Buffer memory, Buffer::create(static_cast<size_t>(n * h_q * d_row) * sizeof(float)));
     const TensorView absorbed(memory.data(), DType::kF32, {n, h_q, d_row});
     VESTIGE_TRY((*queries_)[i].absorb(engine_.model(), i, n_tokens() - n, absorbed, engine_.stream()));
-    VESTIGE_ASSIGN(const Buffer gram_memory, Buffer::create(static_cast<size_t>(d_content * d_content) * sizeof(float)));
+    VESTIGE_ASSIGN(const Buffer gram_memory,
+                   Buffer::create(static_cast<size_t>(d_content * d_content) * sizeof(float)));
     const TensorView gram(gram_memory.data(), DType::kF32, {d_content, d_content});
     VESTIGE_TRY(engine_.model().value_gram(i, gram, engine_.stream()));
     VESTIGE_TRY(caches_[i]->fit_recall(absorbed, engine_.stream(), gram));
