@@ -38,7 +38,7 @@ def main(path: str) -> None:
     (n_header,) = struct.unpack("<Q", data[:8])
     metadata = json.loads(data[8 : 8 + n_header])["__metadata__"]
     tensors = dict(deserialize(data))
-    assert metadata["format"] == "vestige.vctx" and metadata["format_version"] == "1"
+    assert metadata["format"] == "vestige.vctx" and metadata["format_version"] == "2"
     policy, n_tokens = json.loads(metadata["policy"]), int(metadata["n_tokens"])
     assert tensors["tokens"]["shape"] == [n_tokens] and tensors["tokens"]["dtype"] == "I32"
     assert tensors["last_hidden"]["dtype"] == "F32"

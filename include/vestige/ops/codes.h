@@ -103,7 +103,7 @@ struct CodeSet {
   float max_row_norm = 0;  ///< >= ||x||_2 of every row, for the slack
 };
 struct ScanCodesParams {
-  ConstTensorView q;              ///< [b, h, d] f32
+  ConstTensorView q;              ///< [b, h, d] f32; Unsupported on cpu past 256 heads
   std::span<const CodeSet> sets;  ///< [b]
   ConstTensorView threshold;      ///< [b, h] f32; +inf = this head never fires, -inf = always
   /// [b, h] f32: unit of `omitted`; the log-sum-exp of the attended rows is the natural one. Not finite: omitted =

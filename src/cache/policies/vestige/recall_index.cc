@@ -9,9 +9,8 @@
 
 namespace vestige {
 
-VestigeIndex::VestigeIndex(const RowLayout&, int32_t block_rows, const RecallSettings& settings,
-                           std::unique_ptr<IndexCodec> codec)
-    : block_rows_(block_rows), settings_(settings), codec_(std::move(codec)) {
+VestigeIndex::VestigeIndex(const RecallSettings& settings, std::unique_ptr<IndexCodec> codec)
+    : settings_(settings), codec_(std::move(codec)) {
   z_[0] = z_[1] = largest_z();
 }
 

@@ -34,8 +34,7 @@ struct RecallSettings {
 /// Until fit() the index is empty, and recall() builds a provisional one, with z at its largest.
 class VestigeIndex final : public RecallIndex {
  public:
-  VestigeIndex(const RowLayout& layout, int32_t block_rows, const RecallSettings& settings,
-               std::unique_ptr<IndexCodec> codec);
+  VestigeIndex(const RecallSettings& settings, std::unique_ptr<IndexCodec> codec);
 
   Status fit(const RecallFit& fit, Stream& stream) override;
   Status extend(const RowPages& rows, int64_t n_closed, Stream& stream) override;
@@ -58,7 +57,6 @@ class VestigeIndex final : public RecallIndex {
   /// Every so many steps: the latest queries join the calibration sample.
   Status refit(const RecallStep& step, Stream& stream);
 
-  int64_t block_rows_;
   RecallSettings settings_;
   std::unique_ptr<IndexCodec> codec_;
   float z_[2];

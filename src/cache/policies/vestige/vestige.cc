@@ -42,7 +42,7 @@ class VestigePolicy final : public ConfiguredPolicy {
     std::unique_ptr<IndexCodec> codec = settings_.codec == Codec::kSketch
                                             ? create_sketch_codec(layout, config().block_rows, settings_.sketch_rank)
                                             : create_row_codec(layout, config().block_rows, settings_.code);
-    return std::make_unique<VestigeIndex>(layout, config().block_rows, settings_.recall, std::move(codec));
+    return std::make_unique<VestigeIndex>(settings_.recall, std::move(codec));
   }
 
  private:
