@@ -192,7 +192,7 @@ HWY_INLINE uint32_t bits_of(hn::Mask<DC> mask, int64_t at) {
 /// Rows of a tile that are there and not attended already.
 HWY_INLINE uint32_t open_rows(const CodeSet& set, int64_t page, int64_t row) {
   const int64_t page_end = std::min(set.pages.page_rows, set.pages.n_rows - page * set.pages.page_rows);
-  const int64_t n = std::min(kTileRows, page_end - row);
+  const int64_t n = std::clamp<int64_t>(page_end - row, 0, kTileRows);
   const uint32_t there = n >= kTileRows ? 0xffffu : (1u << n) - 1u;
   if (set.kept == nullptr) return there;
   const uint8_t* kept = set.kept + page * set.pages.page_rows + row;
