@@ -93,7 +93,7 @@ HWY_INLINE void weigh_head(const Job& job, const Span& span, float* score, const
   const float top = hn::GetLane(hn::MaxOfLanes(d, most));
   VC sum = hn::Zero(d), e0 = sum, e1 = sum, e2 = sum;
   const auto* values = static_cast<const uint8_t*>(job.set->pages.value_norm[span.page]) + span.first * kTileRows;
-  const int64_t in_page = std::min(n, job.set->pages.page_rows - span.first * kTileRows);
+  const int64_t in_page = std::min(n, rows_of_page(job.set->pages, span.page) - span.first * kTileRows);
   for (int64_t i = 0; i < n; i += kPartRows) {
     const VC s = hn::LoadU(d, score + i);
     // A row that is not coded has score -inf: weight 0 even where no row is.
@@ -154,7 +154,7 @@ HWY_INLINE void sum_entries(const Job& job, const Span& span, const float* weigh
 
 HWY_NOINLINE void attend_run(const Job& job, int64_t run, float* score, float* error, RunSums& out) {
   Span span = {run / job.runs_per_page, run % job.runs_per_page * kRunTiles, 0};
-  span.n = std::min(kRunTiles, ceil_div(job.set->pages.page_rows, kTileRows) - span.first);
+  span.n = tiles_from(job.set->pages, span.page, span.first, kRunTiles);
   out.n_rows = score_run(job, span, score, error);
   for (int64_t head = 0; head < job.n_heads; ++head) {
     weigh_head(job, span, score + head * kRunRows, error + head * kRunRows, head, out);

@@ -189,10 +189,18 @@ HWY_INLINE uint32_t bits_of(hn::Mask<DC> mask, int64_t at) {
   return (bits & ((1u << kPartRows) - 1u)) << at;
 }
 
+inline int64_t rows_of_page(const CodePages& pages, int64_t page) {
+  return std::min(pages.page_rows, pages.n_rows - page * pages.page_rows);
+}
+
+/// Tiles of a page from `first` on, at most `most`: the last page may end before its last tile.
+inline int64_t tiles_from(const CodePages& pages, int64_t page, int64_t first, int64_t most) {
+  return std::clamp<int64_t>(ceil_div(rows_of_page(pages, page), kTileRows) - first, 0, most);
+}
+
 /// Rows of a tile that are there and not attended already.
 HWY_INLINE uint32_t open_rows(const CodeSet& set, int64_t page, int64_t row) {
-  const int64_t page_end = std::min(set.pages.page_rows, set.pages.n_rows - page * set.pages.page_rows);
-  const int64_t n = std::clamp<int64_t>(page_end - row, 0, kTileRows);
+  const int64_t n = std::clamp<int64_t>(rows_of_page(set.pages, page) - row, 0, kTileRows);
   const uint32_t there = n >= kTileRows ? 0xffffu : (1u << n) - 1u;
   if (set.kept == nullptr) return there;
   const uint8_t* kept = set.kept + page * set.pages.page_rows + row;

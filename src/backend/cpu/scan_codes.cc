@@ -198,7 +198,7 @@ HWY_NOINLINE void scan_run(const Job& job, int64_t run, Scratch s, RunOut& out, 
   const DC d;
   const CodePages& pages = job.set->pages;
   const int64_t page = run / job.runs_per_page, first = run % job.runs_per_page * kRunTiles;
-  const int64_t end = std::min(first + kRunTiles, ceil_div(pages.page_rows, kTileRows));
+  const int64_t end = first + tiles_from(pages, page, first, kRunTiles);
   VC sums[kMaxHeads];
   for (int64_t head = 0; head < job.query.h; ++head) sums[head] = hn::Zero(d);
   for (int64_t tile = first; tile < end; ++tile) scan_tile(job, page, tile, s, out, sums, keep_bounds);
