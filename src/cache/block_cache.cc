@@ -198,7 +198,7 @@ Status BlockCache::attend_archive(const ConstTensorView& q, int64_t* n_parts, St
   return stream.synchronize();
 }
 
-void BlockCache::certify(const TensorView& out, StepRecord* step) const {
+void BlockCache::certify(const TensorView& out, int64_t n_parts, StepRecord* step) const {
   const bool coded = step->n_coded > 0;
   const float* attended = reinterpret_cast<const float*>(scratch_.attended_lse.data());
   double omitted_sum = 0, error_sum = 0;
@@ -217,7 +217,7 @@ void BlockCache::certify(const TensorView& out, StepRecord* step) const {
     double square = 0;
     for (int32_t c = 0; c < layout_.d_content; ++c) square += double(o[c]) * double(o[c]);
     const double most = double(index_->max_content_norm()), norm = std::sqrt(square);
-    const float* lse = reinterpret_cast<const float*>(scratch_.lse.data()) + (step->n_recalled > 0 ? 3 : 2) * h_q_;
+    const float* lse = part_lse(n_parts - 1).as<float>();  // the coded part is the last
     const double share = std::min(1.0, std::exp(double(lse[i]) - total));
     const float* e = scratch_.error.data() + 3 * i;
     const double over = share * (2 * double(e[0]) + double(e[1]) * (most + norm));
@@ -260,7 +260,7 @@ Status BlockCache::attend_parts(const ConstTensorView& q, const TensorView& out,
   if (record == nullptr) return {};
   VESTIGE_TRY(stream.synchronize());
   if (recalls) {
-    certify(out, &step);
+    certify(out, n_parts, &step);
   } else if (kept_.n_archived() > 0) {
     step.omitted_max = step.omitted_sum = 1;  // no index: nobody knows
   }

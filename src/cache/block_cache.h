@@ -94,7 +94,7 @@ class BlockCache final : public LayerCache {
   /// The archive's share of a step: parts from the index, counted in `step`; n_parts grows by what joins.
   Status attend_archive(const ConstTensorView& q, int64_t* n_parts, StepRecord* step, Stream& stream);
   /// What the step may have missed, from the final lse and output.
-  void certify(const TensorView& out, StepRecord* step) const;
+  void certify(const TensorView& out, int64_t n_parts, StepRecord* step) const;
   RecallStep recall_step(const ConstTensorView& q);
   TensorView part_out(int64_t part) const {
     return TensorView(scratch_.part.data(), DType::kF32, {kMaxParts, h_q_, layout_.d_content}).slice(part, 1);

@@ -59,10 +59,11 @@ struct CodeStage {
   float norm_base = 1.0f;  ///< norms are norm_base 2^(byte / 16), rounded up; byte 255 = no bound
 
   int32_t n_entries() const { return 8 * n_units[0] + 16 * n_units[1] + 32 * n_units[2]; }
+  int64_t units() const { return int64_t{n_units[0]} + n_units[1] + n_units[2]; }
+  /// Rows of whole tiles that hold n rows.
+  static int64_t padded_rows(int64_t n) { return (n + kTileRows - 1) / kTileRows * kTileRows; }
   /// Norms take whole words.
-  int64_t row_bytes(int64_t n_groups) const {
-    return 4 * (int64_t{n_units[0]} + n_units[1] + n_units[2]) + (n_groups + 3) / 4 * 4;
-  }
+  int64_t row_bytes(int64_t n_groups) const { return 4 * units() + (n_groups + 3) / 4 * 4; }
 };
 
 /// Codes of rows and the norms of what they leave: for stage s, ||e_s||_{M_g} for each group, e_0 = t - coded t.

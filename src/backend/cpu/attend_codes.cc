@@ -21,9 +21,6 @@ HWY_BEFORE_NAMESPACE();
 namespace vestige::cpu::HWY_NAMESPACE {
 namespace {
 
-constexpr int64_t kRunTiles = 32;
-constexpr int64_t kRunRows = kRunTiles * kTileRows;
-
 /// What a run of rows adds up to, per head: weights are exp(score - most).
 struct RunSums {
   float *most, *sum;  // [n_heads]
@@ -62,7 +59,7 @@ HWY_INLINE int64_t score_run(const Job& job, const Span& span, float* score, flo
     }
     n_rows += std::popcount(open);
     const uint8_t* units = page + row * stage.row_bytes(n_groups);
-    const uint8_t* norms = units + 4 * n_units(stage) * kTileRows;
+    const uint8_t* norms = units + 4 * stage.units() * kTileRows;
     for (int64_t at = 0; at < kTileRows; at += kPartRows) {
       const auto there = mask_of(open, at);
       for (int64_t head = 0; head < job.n_heads; head += kHeads) {
@@ -208,10 +205,9 @@ Status attend_sequence(const AttendCodesParams& p, int64_t b, Stream& stream) {
   job.b = b;
   job.set = &p.sets[static_cast<size_t>(b)];
   job.n_heads = round_up(h, kCodePack);
-  const CodePages& pages = job.set->pages;
-  const int64_t n_pages = pages.n_rows == 0 ? 0 : ceil_div(pages.n_rows, pages.page_rows);
-  job.runs_per_page = n_pages == 0 ? 1 : ceil_div(ceil_div(pages.page_rows, kTileRows), kRunTiles);
-  job.n_runs = n_pages * job.runs_per_page;
+  const CodeRuns of_sequence(job.set->pages);
+  job.runs_per_page = of_sequence.per_page;
+  job.n_runs = of_sequence.n;
   const int64_t n_entries = job.set->stages[0].n_entries();
   const int64_t per_run = 5 * line_floats(job.n_heads) + line_floats(n_entries * job.n_heads);
   const int64_t each = 2 * line_floats(job.n_heads * kRunRows), finish = line_floats(d);

@@ -19,6 +19,9 @@ HWY_BEFORE_NAMESPACE();
 namespace vestige::cpu::HWY_NAMESPACE {
 
 inline constexpr int64_t kTileRows = CodeStage::kTileRows;
+/// Rows of one task.
+inline constexpr int64_t kRunTiles = 32;
+inline constexpr int64_t kRunRows = kRunTiles * kTileRows;
 using DC = hn::CappedTag<float, static_cast<size_t>(kTileRows)>;
 using DCI = hn::RebindToSigned<DC>;
 using VC = hn::Vec<DC>;
@@ -189,6 +192,16 @@ HWY_INLINE uint32_t bits_of(hn::Mask<DC> mask, int64_t at) {
   return (bits & ((1u << kPartRows) - 1u)) << at;
 }
 
+/// Runs of a sequence: each lies in one page.
+struct CodeRuns {
+  int64_t per_page = 1, n = 0;
+  explicit CodeRuns(const CodePages& pages) {
+    if (pages.n_rows == 0) return;
+    per_page = ceil_div(ceil_div(pages.page_rows, kTileRows), kRunTiles);
+    n = ceil_div(pages.n_rows, pages.page_rows) * per_page;
+  }
+};
+
 inline int64_t rows_of_page(const CodePages& pages, int64_t page) {
   return std::min(pages.page_rows, pages.n_rows - page * pages.page_rows);
 }
@@ -216,8 +229,6 @@ HWY_INLINE uint32_t open_rows(const CodeSet& set, int64_t page, int64_t row) {
   for (int64_t i = 0; i < n; ++i) open |= uint32_t{kept[i] == 0} << i;
   return open;
 }
-
-inline int64_t n_units(const CodeStage& s) { return int64_t{s.n_units[0]} + s.n_units[1] + s.n_units[2]; }
 
 }  // namespace vestige::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

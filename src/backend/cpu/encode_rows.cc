@@ -64,7 +64,7 @@ double sum_of_squares(const float* x, int64_t n) {
 void write_norms(const EncodeRowsParams& p, size_t s, int64_t first, int64_t n, const Work& w) {
   const CodeStage& stage = p.stages[s];
   const int64_t d = p.transform.mean.dim(0), n_groups = p.transform.metric.dim(0), rank = p.transform.metric.dim(1);
-  const int64_t n_units = stage.n_units[0] + stage.n_units[1] + stage.n_units[2], row_bytes = stage.row_bytes(n_groups);
+  const int64_t n_units = stage.units(), row_bytes = stage.row_bytes(n_groups);
   sgemm({.m = kRun,
          .n = n_groups * rank,
          .k = d,

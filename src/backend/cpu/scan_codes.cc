@@ -19,9 +19,6 @@ HWY_BEFORE_NAMESPACE();
 namespace vestige::cpu::HWY_NAMESPACE {
 namespace {
 
-constexpr int64_t kRunTiles = 32;
-constexpr int64_t kRunRows = kRunTiles * kTileRows;
-
 /// One sequence of the call.
 struct Job {
   const CodeSet* set = nullptr;
@@ -123,7 +120,7 @@ HWY_NOINLINE void scan_second(const Job& job, int64_t page, Scratch& s, RunOut& 
   const DC d;
   const DCI di;
   const CodeStage& stage = job.set->stages[1];
-  const int64_t row_bytes = stage.row_bytes(job.set->transform.metric.dim(0)), units = n_units(stage);
+  const int64_t row_bytes = stage.row_bytes(job.set->transform.metric.dim(0)), units = stage.units();
   const auto* base = static_cast<const uint8_t*>(job.set->pages.codes[1][page]);
   const Passed& p = s.passed;
   for (int64_t begin = 0; begin < p.n; begin += kPartRows) {
@@ -161,7 +158,7 @@ HWY_INLINE void scan_tile(const Job& job, int64_t page, int64_t tile, Scratch& s
   const int64_t n_groups = job.set->transform.metric.dim(0);
   const uint8_t* units =
       static_cast<const uint8_t*>(job.set->pages.codes[0][page]) + tile * kTileRows * stage.row_bytes(n_groups);
-  const uint8_t* norms_at = units + 4 * n_units(stage) * kTileRows;
+  const uint8_t* norms_at = units + 4 * stage.units() * kTileRows;
   const uint32_t open = open_rows(*job.set, page, tile * kTileRows);
   uint32_t passed = 0;
   for (int64_t at = 0; at < kTileRows; at += kPartRows) {
@@ -274,11 +271,10 @@ Status scan(const ScanCodesParams& p, Stream& stream) {
     job.set = &p.sets[static_cast<size_t>(i)];
     job.n_heads = n_heads;
     job.has_second = job.set->stages.size() > 1;
-    const CodePages& pages = job.set->pages;
-    const int64_t n_pages = pages.n_rows == 0 ? 0 : ceil_div(pages.n_rows, pages.page_rows);
-    job.runs_per_page = n_pages == 0 ? 1 : ceil_div(ceil_div(pages.page_rows, kTileRows), kRunTiles);
+    const CodeRuns runs(job.set->pages);
+    job.runs_per_page = runs.per_page;
     job.first_run = n_runs;
-    job.n_runs = n_pages * job.runs_per_page;
+    job.n_runs = runs.n;
     n_runs += job.n_runs;
     n_query += code_query_floats(*job.set, h, kDot) + line_floats(2 * n_heads);
   }

@@ -5,14 +5,8 @@ namespace vestige {
 
 Status attend_codes_check(const AttendCodesParams& p) {
   constexpr const char* kOp = "attend_codes";
-  VESTIGE_TRY(check::finite_scale(kOp, p.scale));
-  VESTIGE_TRY(check::tensor({kOp, "q"}, p.q, {DType::kF32}, {-1, -1, -1}));
-  VESTIGE_TRY(check::dense({kOp, "q"}, p.q));
+  VESTIGE_TRY(check::step_queries(kOp, p.q, p.scale, p.sets.size()));
   const int64_t b = p.q.dim(0), h = p.q.dim(1);
-  if (static_cast<int64_t>(p.sets.size()) != b) {
-    return invalid_argument("%s: sets has %zu entries, want %" PRId64 ", one a sequence", kOp, p.sets.size(), b);
-  }
-  if (h < 1) return invalid_argument("%s: q is %s, want at least one head", kOp, describe(p.q).c_str());
   if (!(p.value_base > 0 && p.value_base < 1e30f)) {
     return invalid_argument("%s: value_base = %g, want above 0", kOp, static_cast<double>(p.value_base));
   }

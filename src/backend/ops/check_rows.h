@@ -66,6 +66,17 @@ inline Status finite_scale(const char* op, float scale) {
   return invalid_argument("%s: scale = %g, want a positive number", op, static_cast<double>(scale));
 }
 
+/// Queries [b, h, d] of one step: dense, at least one head, and one set a sequence.
+inline Status step_queries(const char* op, const ConstTensorView& q, float scale, size_t n_sets) {
+  VESTIGE_TRY(finite_scale(op, scale));
+  VESTIGE_TRY(tensor({op, "q"}, q, {DType::kF32}, {-1, -1, -1}));
+  VESTIGE_TRY(dense({op, "q"}, q));
+  if (static_cast<int64_t>(n_sets) != q.dim(0)) {
+    return invalid_argument("%s: sets has %zu entries, want %" PRId64 ", one a sequence", op, n_sets, q.dim(0));
+  }
+  return q.dim(1) >= 1 ? Status() : invalid_argument("%s: q is %s, want at least one head", op, describe(q).c_str());
+}
+
 inline Status pages(const char* op, const RowPages& p) {
   const RowLayout& l = p.layout;
   if (l.d_content <= 0 || l.d_branch < 0) {

@@ -41,6 +41,24 @@ struct EntryPlace {
   }
 };
 
+/// Where one row's bytes of a stage lie: units of 4 bytes, `lanes` of them side by side, then the norms.
+struct CodeRow {
+  const uint8_t* bytes;
+  int64_t lane, lanes;
+
+  /// @param page of stage s (0 lies in tiles, 1 in rows); @param at row in the page
+  CodeRow(const CodeStage& stage, size_t s, const void* page, int64_t at, int64_t n_groups)
+      : lane(s == 0 ? at % CodeStage::kTileRows : 0), lanes(s == 0 ? int64_t{CodeStage::kTileRows} : 1) {
+    bytes = static_cast<const uint8_t*>(page) + (at - lane) * stage.row_bytes(n_groups);
+  }
+  int32_t piece(const EntryPlace& p) const {
+    return bytes[(p.unit * lanes + lane) * 4 + p.byte] >> p.at & ((1 << p.width) - 1);
+  }
+  uint8_t norm(const CodeStage& stage, int64_t group) const {
+    return bytes[4 * stage.units() * lanes + group * lanes + lane];
+  }
+};
+
 /// The value in the middle of an entry's range, in units of its weight.
 inline float entry_middle(int32_t width) { return 0.5f * static_cast<float>((1 << width) - 1); }
 

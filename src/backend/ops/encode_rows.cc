@@ -15,7 +15,7 @@ Status encode_rows_check(const EncodeRowsParams& p) {
   if (n < 1 || d_content < 1) return invalid_argument("%s: content is %s", kOp, describe(p.content).c_str());
   VESTIGE_TRY(check::transform(kOp, p.transform, d, 0));
   VESTIGE_TRY(check::stages(kOp, p.stages, d));
-  const int64_t n_padded = (n + CodeStage::kTileRows - 1) / CodeStage::kTileRows * CodeStage::kTileRows;
+  const int64_t n_padded = CodeStage::padded_rows(n);
   for (size_t s = 0; s < p.stages.size(); ++s) {
     const CodeStage& stage = p.stages[s];
     VESTIGE_TRY(check::tensor({kOp, "codes"}, p.codes[s], {DType::kU8},

@@ -40,14 +40,8 @@ Status check_set(const ScanSet& set, const ScanSet& first, int64_t d_row) {
 }  // namespace
 
 Status scan_archive_check(const ScanArchiveParams& p) {
-  VESTIGE_TRY(check::finite_scale(kOp, p.scale));
-  VESTIGE_TRY(check::tensor({kOp, "q"}, p.q, {DType::kF32}, {-1, -1, -1}));
-  VESTIGE_TRY(check::dense({kOp, "q"}, p.q));
+  VESTIGE_TRY(check::step_queries(kOp, p.q, p.scale, p.sets.size()));
   const int64_t b = p.q.dim(0), h = p.q.dim(1);
-  if (static_cast<int64_t>(p.sets.size()) != b) {
-    return invalid_argument("%s: sets has %zu entries, want %" PRId64 ", one a sequence", kOp, p.sets.size(), b);
-  }
-  if (h < 1) return invalid_argument("%s: q is %s, want at least one head", kOp, describe(p.q).c_str());
   VESTIGE_TRY(check::tensor({kOp, "threshold"}, p.threshold, {DType::kF32}, {b, h}));
   VESTIGE_TRY(check::tensor({kOp, "ids"}, p.ids, {DType::kI32}, {b, -1}));
   VESTIGE_TRY(check::tensor({kOp, "n_ids"}, p.n_ids, {DType::kI32}, {b}));

@@ -29,15 +29,10 @@ Status check_set(const PageSet& s, const PageSet& first) {
 }  // namespace
 
 Status scan_pages_check(const ScanPagesParams& p) {
-  VESTIGE_TRY(check::finite_scale(kOp, p.scale));
-  VESTIGE_TRY(check::tensor({kOp, "q"}, p.q, {DType::kF32}, {-1, -1, -1}));
-  VESTIGE_TRY(check::dense({kOp, "q"}, p.q));
+  VESTIGE_TRY(check::step_queries(kOp, p.q, p.scale, p.sets.size()));
   const int64_t b = p.q.dim(0), h = p.q.dim(1);
-  if (static_cast<int64_t>(p.sets.size()) != b) {
-    return invalid_argument("%s: sets has %zu entries, want %" PRId64 ", one a sequence", kOp, p.sets.size(), b);
-  }
-  if (h < 1 || p.q.dim(2) < 1) {
-    return invalid_argument("%s: q is %s, want at least one head and one column", kOp, describe(p.q).c_str());
+  if (p.q.dim(2) < 1) {
+    return invalid_argument("%s: q is %s, want at least one column", kOp, describe(p.q).c_str());
   }
   if (p.top_k < 0) return invalid_argument("%s: top_k = %" PRId64 ", want at least 0", kOp, p.top_k);
   if (p.top_k == 0) {

@@ -36,7 +36,7 @@ void encode_stage(const EncodeRowsParams& p, size_t s, int64_t row, std::vector<
     codes[k] = code_of(static_cast<float>(e[k]), stage.bits.as<int32_t>()[j], stage.step.as<float>()[j], &value);
     e[k] -= double(value);
   }
-  const int64_t n_units = stage.n_units[0] + stage.n_units[1] + stage.n_units[2], n_groups = p.transform.metric.dim(0);
+  const int64_t n_units = stage.units(), n_groups = p.transform.metric.dim(0);
   std::vector<uint32_t> words(static_cast<size_t>(n_units));
   for (int32_t i = 0; i < stage.n_entries(); ++i) {
     const int32_t coord = stage.coord.as<int32_t>()[i];

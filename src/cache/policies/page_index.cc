@@ -107,8 +107,7 @@ class PagePolicy final : public ConfiguredPolicy {
       : ConfiguredPolicy(std::move(config)), settings_(settings) {}
   Status score_block(const ConstTensorView&, const ConstTensorView&, int64_t first_position, const TensorView& score,
                      Stream&) const override {
-    for (int64_t i = 0; i < score.dim(0); ++i) score.as<float>()[i] = static_cast<float>(first_position + i);
-    return {};
+    return score_by_position(first_position, score);
   }
   std::unique_ptr<RecallIndex> create_index(const RowLayout& layout) const override {
     if (config().ratio == 1 || settings_.max_recall == 0) return nullptr;

@@ -12,6 +12,12 @@ namespace vestige {
 /// @return InvalidArgument naming field, value and range
 Result<PolicyConfig> complete_config(const PolicyConfig& config, const PolicyInfo& info);
 
+/// Scores a block by position, which float32 counts exactly up to 2^24 rows: the most recent rows are kept.
+inline Status score_by_position(int64_t first_position, const TensorView& score) {
+  for (int64_t i = 0; i < score.dim(0); ++i) score.as<float>()[i] = static_cast<float>(first_position + i);
+  return {};
+}
+
 /// A setting that counts something. @return InvalidArgument if it is not a whole number
 Result<int32_t> whole_setting(const PolicyConfig& config, const char* name);
 

@@ -21,10 +21,6 @@ constexpr int64_t kMaxGroups = 8;      // error norms a row
 // The norm grid spans 15.9 octaves: four above the largest norm of the sample, for rows yet to come.
 constexpr double kNormHeadroom = 16;
 
-constexpr int64_t padded(int64_t rows) {
-  return (rows + CodeStage::kTileRows - 1) / CodeStage::kTileRows * CodeStage::kTileRows;
-}
-
 int64_t groups_of(int64_t h) {
   int64_t n = std::min(h, kMaxGroups);
   while (h % n != 0) --n;
@@ -237,8 +233,8 @@ Status RowCodec::add_rows(const RowPages& rows, int64_t n_closed, State* state, 
     p.stages = coded;
     for (size_t s = 0; s < coded.size(); ++s) {
       const int64_t row_bytes = coded[s].row_bytes(state->n_groups);
-      VESTIGE_ASSIGN(codes[s], Buffer::create(static_cast<size_t>(padded(block_rows_) * row_bytes)));
-      p.codes[s] = TensorView(codes[s].data(), DType::kU8, {padded(block_rows_), row_bytes});
+      VESTIGE_ASSIGN(codes[s], Buffer::create(static_cast<size_t>(CodeStage::padded_rows(block_rows_) * row_bytes)));
+      p.codes[s] = TensorView(codes[s].data(), DType::kU8, {CodeStage::padded_rows(block_rows_), row_bytes});
     }
     if (settings_.values) {
       VESTIGE_ASSIGN(value, Buffer::create(static_cast<size_t>(block_rows_)));
@@ -341,7 +337,7 @@ int64_t RowCodec::size_bytes() const {
   int64_t n = transform_floats(d(), state_.n_groups, state_.rank) * int64_t{sizeof(float)};
   const int64_t n_blocks = state_.n_indexed / block_rows_;
   for (const CodePlan& plan : state_.plans)
-    n += n_blocks * padded(block_rows_) * plan.stage().row_bytes(state_.n_groups);
+    n += n_blocks * CodeStage::padded_rows(block_rows_) * plan.stage().row_bytes(state_.n_groups);
   return n + (settings_.values ? state_.n_indexed : 0);
 }
 

@@ -14,8 +14,6 @@ constexpr float kMostBase = 1e30f;  // what the ops take
 
 std::string staged(const std::string& name, size_t stage) { return name + std::to_string(stage); }
 
-int64_t padded(int64_t rows) { return (rows + CodeStage::kTileRows - 1) / CodeStage::kTileRows * CodeStage::kTileRows; }
-
 Status check_plan(const std::string& prefix, const CodePlan& plan, int32_t code_bytes) {
   for (size_t j = 0; j < plan.bits.size(); ++j) {
     if (plan.bits[j] < 0 || plan.bits[j] > CodeStage::kMaxBits ||
@@ -52,7 +50,7 @@ Status RowCodec::save(const std::string& prefix, TensorSink& sink) const {
     const int64_t row_bytes = plan.stage().row_bytes(state_.n_groups);
     std::vector<ConstTensorView> parts;
     for (const void* page : state_.codes[s]) {
-      parts.push_back(ConstTensorView(page, DType::kU8, {padded(block_rows_), row_bytes}));
+      parts.push_back(ConstTensorView(page, DType::kU8, {CodeStage::padded_rows(block_rows_), row_bytes}));
     }
     VESTIGE_TRY(sink.put_rows(prefix + staged("code", s), parts));
   }
@@ -109,9 +107,11 @@ Status RowCodec::load(const std::string& prefix, const TensorSource& source, int
     state.plans.push_back(std::move(plan));
     if (n_blocks == 0) continue;
     VESTIGE_ASSIGN(const ConstTensorView codes,
-                   source.get(prefix + staged("code", at), DType::kU8, {n_blocks * padded(block_rows_), row_bytes}));
+                   source.get(prefix + staged("code", at), DType::kU8,
+                              {n_blocks * CodeStage::padded_rows(block_rows_), row_bytes}));
     for (int64_t b = 0; b < n_blocks; ++b) {
-      state.codes[at].push_back(codes.slice(b * padded(block_rows_), padded(block_rows_)).data);
+      state.codes[at].push_back(
+          codes.slice(b * CodeStage::padded_rows(block_rows_), CodeStage::padded_rows(block_rows_)).data);
     }
   }
   if (settings_.values && n_blocks > 0) {

@@ -16,20 +16,6 @@ namespace {
 
 constexpr float kNoSample = std::numeric_limits<float>::quiet_NaN();
 
-/// Where one row's bytes of a stage lie: units of 4 bytes, `lanes` of them side by side.
-struct CodeRow {
-  const uint8_t* bytes;
-  int64_t lane, lanes;
-};
-
-CodeRow code_row(const CodeStage& stage, size_t s, const void* page, int64_t at, int64_t n_groups) {
-  constexpr int64_t kTile = CodeStage::kTileRows;
-  const auto* bytes = static_cast<const uint8_t*>(page);
-  const int64_t row_bytes = stage.row_bytes(n_groups);
-  if (s > 0) return {bytes + at * row_bytes, 0, 1};
-  return {bytes + at / kTile * kTile * row_bytes, at % kTile, kTile};
-}
-
 double coded_score(const CodeStage& stage, const std::vector<EntryPlace>& places, const CodeRow& row,
                    const float* dual) {
   double sum = 0;
@@ -37,17 +23,10 @@ double coded_score(const CodeStage& stage, const std::vector<EntryPlace>& places
     const int32_t coord = stage.coord.as<int32_t>()[e];
     if (coord < 0) continue;
     const EntryPlace& p = places[e];
-    const uint8_t byte = row.bytes[(p.unit * row.lanes + row.lane) * 4 + p.byte];
-    const int32_t piece = byte >> p.at & ((1 << p.width) - 1);
-    sum += double(dual[coord]) * double(stage.weight.as<float>()[e]) * (double(piece) - double(entry_middle(p.width)));
+    sum += double(dual[coord]) * double(stage.weight.as<float>()[e]) *
+           (double(row.piece(p)) - double(entry_middle(p.width)));
   }
   return sum;
-}
-
-double norm_of(const CodeStage& stage, const CodeRow& row, int64_t group) {
-  const int64_t n_units = int64_t{stage.n_units[0]} + stage.n_units[1] + stage.n_units[2];
-  const uint8_t byte = row.bytes[4 * n_units * row.lanes + group * row.lanes + row.lane];
-  return double(stage.norm_base) * double(norm_grid()[byte]);
 }
 
 double square(const float* x, int64_t n) {
@@ -93,9 +72,10 @@ Result<std::vector<std::vector<float>>> RowCodec::needed_z(const CodecQueries& c
     const double inside = square(own, d()) * (1 + kWhiteRounding) - square(white.data() + i * state_.rank, state_.rank);
     const double norm = std::sqrt(std::max(0.0, inside) / double(t.ridge.as<float>()[group]));
     for (size_t s = 0; s < coded.size(); ++s) {
-      const CodeRow row = code_row(coded[s], s, state_.codes[s][page], best.row[k] % block_rows_, state_.n_groups);
+      const CodeRow row(coded[s], s, state_.codes[s][page], best.row[k] % block_rows_, state_.n_groups);
       score += coded_score(coded[s], places[s], row, own);
-      const double reach = double(c.scale) * norm * norm_of(coded[s], row, group);
+      const double reach =
+          double(c.scale) * norm * double(coded[s].norm_base) * double(norm_grid()[row.norm(coded[s], group)]);
       if (reach == 0) continue;
       const auto z = static_cast<float>((double(best.target[k]) - double(c.scale) * score) / reach);
       // A sample that is not a number must not lower z.
