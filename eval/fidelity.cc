@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "eval/lost_rows.h"
+
 namespace vestige::eval {
 
 namespace {
@@ -76,6 +78,7 @@ void compare(const Attended& got, const Attended& want, int64_t d, double longes
 
 Result<Numbers> measure_fidelity(Context& arm, Context& full, const Reading& reading, Stream& stream) {
   Tally tally;
+  LostRows lost;
   for (size_t i = 0; i < reading.layers.size(); ++i) {
     const Reading::Layer& layer = reading.layers[i];
     const RowLayout& layout = layer.cache->layout();
@@ -92,6 +95,7 @@ Result<Numbers> measure_fidelity(Context& arm, Context& full, const Reading& rea
       VESTIGE_ASSIGN(const Attended want, attend(*full.caches()[i], row_view, q, stream));
       VESTIGE_ASSIGN(const Attended got, attend(*arm.caches()[i], row_view, q, stream));
       compare(got, want, layout.d_content, longest, &tally);
+      VESTIGE_TRY(count_lost(*arm.caches()[i], q, got.record.n_coded > 0, &lost, stream));
     }
   }
   const auto n = static_cast<double>(std::max<int64_t>(tally.n, 1));
@@ -101,6 +105,8 @@ Result<Numbers> measure_fidelity(Context& arm, Context& full, const Reading& rea
                  {"omitted mass, most", tally.omitted_most},
                  {"certified omitted mass, most", tally.omitted_bound},
                  {"certified output error, most", tally.error_bound},
+                 {"best archived rows over the threshold", static_cast<double>(lost.n_due)},
+                 {"best archived rows over the threshold, lost", static_cast<double>(lost.n_lost)},
                  {"layer-steps", static_cast<double>(tally.n_layer_steps)},
                  {"layer-steps that break their certificate", static_cast<double>(tally.n_broken)}};
 }

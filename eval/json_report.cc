@@ -15,6 +15,7 @@ Json record_json(const Cell& c) {
           {"archived_rows", c.per_step(r.n_archived)},
           {"scanned_rows", {c.per_step(r.n_scanned[0]), c.per_step(r.n_scanned[1])}},
           {"recalled_rows", c.per_step(r.n_recalled)},
+          {"gated_heads", c.per_step(r.n_gated)},
           {"coded_rows", c.per_step(r.n_coded)},
           {"overflow_share", c.overflow_share()},
           {"archive_bytes_per_row", c.archive_bytes_per_row()},

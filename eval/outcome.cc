@@ -25,6 +25,7 @@ constexpr CountField kCounts[] = {{"steps", &StepRecord::n_steps},
                                   {"recalled", &StepRecord::n_recalled},
                                   {"coded", &StepRecord::n_coded},
                                   {"overflowed", &StepRecord::n_overflowed},
+                                  {"gated", &StepRecord::n_gated},
                                   {"read_bytes", &StepRecord::read_bytes},
                                   {"archive_bytes", &StepRecord::archive_bytes},
                                   {"full_bytes", &StepRecord::full_bytes}};
@@ -47,7 +48,7 @@ double real(const nlohmann::json& value) { return value.is_number() ? value.get<
 
 StepRecord parse_record(const nlohmann::json& value) {
   StepRecord record;
-  for (const CountField& field : kCounts) record.*field.member = value.at(field.name).get<int64_t>();
+  for (const CountField& field : kCounts) record.*field.member = value.value(field.name, int64_t{0});
   for (size_t i = 0; i < 2; ++i) record.n_scanned[i] = value.at("scanned").at(i).get<int64_t>();
   for (const RealField& field : kReals) record.*field.member = real(value.at(field.name));
   return record;

@@ -43,18 +43,20 @@ std::string fidelity_line(const Cell& c, bool fresh) {
   if (fresh) {
     out = format(
         "\n%s, %lld tokens, mean of %lld trials\n  %-40s  error    most   certified  omitted  most   certified  "
-        "broken\n",
+        "broken                 lost\n",
         c.task.c_str(), static_cast<long long>(c.length), static_cast<long long>(c.n_trials), "policy");
   }
   const auto number = [&c](const char* name) {
     const auto found = c.numbers.find(name);
     return found == c.numbers.end() ? 0.0 : found->second;
   };
-  return out + format("  %-40s %7.4f %7.4f %9.4f  %7.4f %7.4f %9.4f  %g of %g layer-steps\n", c.arm.c_str(),
+  return out + format("  %-40s %7.4f %7.4f %9.4f  %7.4f %7.4f %9.4f  %3g of %4g layer-steps  %g of %g\n", c.arm.c_str(),
                       number("relative output error, mean"), number("relative output error, most"),
                       number("certified output error, most"), number("omitted mass, mean"),
                       number("omitted mass, most"), number("certified omitted mass, most"),
-                      number("layer-steps that break their certificate"), number("layer-steps"));
+                      number("layer-steps that break their certificate"), number("layer-steps"),
+                      number("best archived rows over the threshold, lost"),
+                      number("best archived rows over the threshold"));
 }
 
 }  // namespace

@@ -119,6 +119,7 @@ Json stats_json(const GenerateResult& result, size_t n_layers) {
           {"omitted_mass_bound", {{"max", m.r.omitted_max}, {"mean", m.r.omitted_sum * m.per_step}}},
           {"output_error_bound", {{"max", m.r.error_max}, {"mean", m.r.error_sum * m.per_step}}},
           {"overflowed_steps", m.r.n_overflowed},
+          {"gated_heads", m.step(m.r.n_gated)},
           {"steps", m.r.n_steps},
           {"read_bytes_per_token", m.token(m.r.read_bytes)},
           {"full_bytes_per_token", m.token(m.r.full_bytes)},

@@ -19,7 +19,9 @@
   X(branch_width)             \
   X(rank_sweep)               \
   X(merge_census)             \
-  X(fidelity)
+  X(fidelity)                 \
+  X(fidelity_needle)          \
+  X(fidelity_records)
 
 namespace vestige::eval {
 

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,7 @@ struct StepRecord {
   int64_t n_recalled = 0;         ///< archived rows attended
   int64_t n_coded = 0;            ///< archived rows attended by their code (mode through)
   int64_t n_overflowed = 0;       ///< layer-steps in which the whole archive was attended instead
+  int64_t n_gated = 0;            ///< heads of these layer-steps that did not look for archived rows (entropy gate)
   int64_t n_scanned[2] = {0, 0};  ///< codes read, by stage of the index
   int64_t read_bytes = 0;         ///< rows and index bytes read
   int64_t archive_bytes = 0;      ///< of those: index bytes and exact rows read for the archive
@@ -90,6 +92,8 @@ class LayerCache {
   virtual int64_t n_closed() const = 0;
   virtual std::vector<int32_t> kept_ids() const = 0;  ///< ascending
   virtual int64_t n_kept() const = 0;
+  /// The archived rows that the last attend() attended exactly, ascending; valid until the next call that is not const.
+  virtual std::span<const int32_t> recalled_ids() const = 0;
   /// Bytes of memory held, by part, for inspect and for the conformance test.
   struct Bytes {
     int64_t rows = 0, kept_arena = 0, index = 0, scores = 0;

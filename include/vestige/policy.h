@@ -91,6 +91,7 @@ struct RecallStep {
   RowPages rows;
   int64_t n_closed = 0;
   const uint8_t* kept = nullptr;
+  RowPages kept_rows = {};  ///< the kept rows of these, side by side
   float scale = 1.0f;
   TensorView ids;      ///< [1, capacity] i32, out, ascending
   TensorView n_ids;    ///< [1] i32, out
@@ -98,7 +99,8 @@ struct RecallStep {
   /// [1, h] f32, out: certified bound on the sum of exp(score - attended_lse) over the rows that are left out. Set to
   /// NaN before the call: no bound is known.
   TensorView omitted;
-  TensorView n_stage;  ///< [1, 2] i64, out: codes read, by stage; zero before the call
+  TensorView n_stage;       ///< [1, 2] i64, out: codes read, by stage; zero before the call
+  TensorView n_gated = {};  ///< [1] i32, out: heads that did not look for rows; zero before the call
 };
 
 /// Index of one sequence and layer over its closed rows. Not thread-safe.

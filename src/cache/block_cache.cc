@@ -150,6 +150,7 @@ RecallStep BlockCache::recall_step(const ConstTensorView& q) {
   const int64_t capacity = index_->max_recall();
   std::fill(scratch_.omitted.begin(), scratch_.omitted.end(), std::numeric_limits<float>::quiet_NaN());
   std::fill_n(scratch_.n_stage, 2, 0);
+  scratch_.n_gated = 0;
   return {.q = q,
           .kept_max = part_max(0),
           .kept_lse = part_lse(0),
@@ -157,12 +158,14 @@ RecallStep BlockCache::recall_step(const ConstTensorView& q) {
           .rows = closed_pages(),
           .n_closed = rows_.n_closed(),
           .kept = kept_.mask(),
+          .kept_rows = kept_.pages(closed_pages()),
           .scale = scale_,
           .ids = TensorView(scratch_.ids.data(), DType::kI32, {1, capacity}),
           .n_ids = TensorView(&scratch_.n_ids, DType::kI32, {1}),
           .n_fired = TensorView(&scratch_.n_fired, DType::kI32, {1}),
           .omitted = TensorView(scratch_.omitted.data(), DType::kF32, {1, h_q_}),
-          .n_stage = TensorView(scratch_.n_stage, DType::kI64, {1, 2})};
+          .n_stage = TensorView(scratch_.n_stage, DType::kI64, {1, 2}),
+          .n_gated = TensorView(&scratch_.n_gated, DType::kI32, {1})};
 }
 
 Status BlockCache::attend_archive(const ConstTensorView& q, int64_t* n_parts, StepRecord* step, Stream& stream) {
@@ -178,11 +181,14 @@ Status BlockCache::attend_archive(const ConstTensorView& q, int64_t* n_parts, St
   const RowSet set = {.pages = closed_pages(),
                       .ids = overflow ? kept_.archive_ids() : recall.ids.as<int32_t>(),
                       .n_rows = overflow ? kept_.n_archive_ids() : &scratch_.n_ids};
+  recalled_ = {set.ids, static_cast<size_t>(*set.n_rows)};
   step->n_recalled = *set.n_rows;
   step->n_overflowed = overflow ? 1 : 0;
   std::copy_n(scratch_.n_stage, 2, step->n_scanned);
-  step->archive_bytes = index_->scan_bytes(rows_.n_closed()) + scratch_.n_stage[1] * index_->second_bytes() +
-                        step->n_recalled * layout_.row_bytes();
+  step->n_gated = scratch_.n_gated;
+  const bool reads_codes = scratch_.n_gated < h_q_ || index_->attends_codes();
+  step->archive_bytes = (reads_codes ? index_->scan_bytes(rows_.n_closed()) : 0) +
+                        scratch_.n_stage[1] * index_->second_bytes() + step->n_recalled * layout_.row_bytes();
   if (step->n_recalled > 0) VESTIGE_TRY(attend_part(q, (*n_parts)++, set, stream));
   scratch_.n_coded = 0;
   if (overflow) std::fill(scratch_.omitted.begin(), scratch_.omitted.end(), 0.0f);
@@ -247,6 +253,7 @@ Status BlockCache::attend_parts(const ConstTensorView& q, const TensorView& out,
   step.n_tail = rows_.n_tail();
   step.n_archived = kept_.n_archived();
   int64_t n_parts = 2;
+  recalled_ = {};
   const bool recalls = index_ != nullptr && kept_.n_archived() > 0;
   if (recalls) VESTIGE_TRY(attend_archive(q, &n_parts, &step, stream));
   const TensorView final_lse = recalls ? TensorView(scratch_.final_lse.data(), DType::kF32, {1, h_q_}) : lse;

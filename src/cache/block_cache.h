@@ -21,7 +21,7 @@ struct Scratch {
   Buffer part, lse, max, ids;
   Buffer attended, attended_lse;  // kept and tail rows together
   std::vector<float> omitted, final_lse, error;
-  int32_t n_ids = 0, n_fired = 0;
+  int32_t n_ids = 0, n_fired = 0, n_gated = 0;
   int64_t n_stage[2] = {0, 0}, n_coded = 0;
 };
 
@@ -65,6 +65,7 @@ class BlockCache final : public LayerCache {
   int64_t n_closed() const override { return rows_.n_closed(); }
   std::vector<int32_t> kept_ids() const override { return {kept_.ids(), kept_.ids() + kept_.n_kept()}; }
   int64_t n_kept() const override { return kept_.n_kept(); }
+  std::span<const int32_t> recalled_ids() const override { return recalled_; }
   Bytes bytes() const override;
 
   Status save(const std::string& prefix, TensorSink& sink) const override {
@@ -116,6 +117,7 @@ class BlockCache final : public LayerCache {
   std::unique_ptr<RecallIndex> index_;
   std::unique_ptr<PromptScorer> scorer_;  // from the first observe() to rescore()
   Scratch scratch_;
+  std::span<const int32_t> recalled_;  // of the last step
 };
 
 }  // namespace vestige

@@ -15,6 +15,7 @@ void StepRecord::add(const StepRecord& other) {
   n_recalled += other.n_recalled;
   n_coded += other.n_coded;
   n_overflowed += other.n_overflowed;
+  n_gated += other.n_gated;
   for (int i = 0; i < 2; ++i) n_scanned[i] += other.n_scanned[i];
   read_bytes += other.read_bytes;
   archive_bytes += other.archive_bytes;

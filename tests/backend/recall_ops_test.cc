@@ -1,5 +1,5 @@
-// score_rows, select_rows, sketch_rows, fit_basis, scan_archive and best_rows: against ref, against values worked by
-// hand, and the promises of their contracts.
+// score_rows, select_rows, sketch_rows, fit_basis and scan_archive: against ref, against values worked by hand, and the
+// promises of their contracts.
 
 #include <cmath>
 #include <numbers>
@@ -460,85 +460,6 @@ TEST(ScanArchive, HandWorked) {
       ids.resize(static_cast<size_t>(n_ids));
       EXPECT_EQ(ids, want) << backend << " " << threshold;
     }
-  }
-}
-
-TEST(BestRows, CpuAgreesWithRef) {
-  for (const BestRowsCase& c : best_rows_cases()) {
-    SCOPED_TRACE(c.name);
-    const RowLayout layout = {.d_content = c.d_content, .d_branch = c.d_branch, .dtype = c.dtype};
-    const int64_t d = layout.d_row();
-    const Rows rows(numbers(c.n_rows * d, 61), {layout, c.n_rows, c.page_rows, false});
-    const Floats q = numbers(c.n_queries * d, 62);
-    std::vector<int32_t> limit;
-    std::vector<uint8_t> mask;
-    for (int64_t i = 0; i < c.n_queries; ++i) limit.push_back(static_cast<int32_t>(c.n_rows * i / c.n_queries));
-    limit.back() = static_cast<int32_t>(c.n_rows);
-    for (int64_t u = 0; u < c.n_rows; ++u) mask.push_back(u % 3 == 1 ? 1 : 0);
-    std::vector<int32_t> arg(static_cast<size_t>(c.n_queries));
-    check_backends(
-        [&](Stream& s) {
-          Floats best(static_cast<size_t>(c.n_queries));
-          EXPECT_TRUE(ok(ops::best_rows({.q = {q.data(), DType::kF32, {c.n_queries, d}},
-                                         .rows = rows.pages(),
-                                         .limit = {limit.data(), DType::kI32, {c.n_queries}},
-                                         .mask = c.mask ? mask.data() : nullptr,
-                                         .best = {best.data(), DType::kF32, {c.n_queries}},
-                                         .arg = {arg.data(), DType::kI32, {c.n_queries}},
-                                         .scale = 0.1f},
-                                        s)));
-          for (int32_t a : arg) best.push_back(static_cast<float>(a));
-          return best;
-        },
-        1e-6);
-  }
-}
-
-// The BLAS library is first called by several threads at once here (ctest gives each test a process of its own): the
-// build of OpenBLAS without threads got these products wrong (docs/blas.md).
-TEST(BestRows, FirstProductsOfManyThreads) {
-  const RowLayout layout = {.d_content = 512, .d_branch = 64, .dtype = DType::kBF16};
-  const int64_t n = 2048, d = layout.d_row();
-  const Rows rows(numbers(n * d, 63), {layout, n, n, false});
-  const Floats q = numbers(n * d, 64);
-  const std::vector<int32_t> limit(static_cast<size_t>(n), static_cast<int32_t>(n));
-  Floats best(static_cast<size_t>(n));
-  std::vector<int32_t> arg(static_cast<size_t>(n));
-  auto s = Stream::create({.n_threads = 4});
-  ASSERT_TRUE(s.ok());
-  ASSERT_TRUE(ok(ops::best_rows({.q = {q.data(), DType::kF32, {n, d}},
-                                 .rows = rows.pages(),
-                                 .limit = {limit.data(), DType::kI32, {n}},
-                                 .best = {best.data(), DType::kF32, {n}},
-                                 .arg = {arg.data(), DType::kI32, {n}}},
-                                **s)));
-  std::vector<double> row(static_cast<size_t>(d));
-  int64_t n_wrong = 0;
-  for (size_t i = 0; i < best.size(); ++i) {
-    load_row(rows.pages(), arg[i], row.data());
-    double score = 0;
-    for (size_t k = 0; k < row.size(); ++k) score += row[k] * double(q[i * row.size() + k]);
-    n_wrong += std::abs(score - double(best[i])) > 1e-3;
-  }
-  EXPECT_EQ(n_wrong, 0);
-}
-
-TEST(BestRows, LowestRowOfEqualsAndNone) {
-  const RowLayout layout = {.d_content = 1, .d_branch = 0, .dtype = DType::kF32};
-  const Rows rows({1, 3, 3, 2}, {layout, 4, 2, false});
-  const Floats q = {1, 1, 1};
-  const std::vector<int32_t> limit = {4, 1, 0};
-  for (const char* backend : {"ref", "cpu"}) {
-    Floats best(3);
-    std::vector<int32_t> arg(3);
-    EXPECT_TRUE(ok(ops::best_rows({.q = {q.data(), DType::kF32, {3, 1}},
-                                   .rows = rows.pages(),
-                                   .limit = {limit.data(), DType::kI32, {3}},
-                                   .best = {best.data(), DType::kF32, {3}},
-                                   .arg = {arg.data(), DType::kI32, {3}}},
-                                  *stream(backend))));
-    EXPECT_EQ(best, (Floats{3, 1, -kInf}));
-    EXPECT_EQ(arg, (std::vector<int32_t>{1, 0, -1}));
   }
 }
 

@@ -108,6 +108,7 @@ class CheckedCache final : public LayerCache {
   int64_t n_closed() const override { return inner_->n_closed(); }
   std::vector<int32_t> kept_ids() const override { return inner_->kept_ids(); }
   int64_t n_kept() const override { return inner_->n_kept(); }
+  std::span<const int32_t> recalled_ids() const override { return inner_->recalled_ids(); }
   Bytes bytes() const override { return inner_->bytes(); }
   Status save(const std::string& prefix, TensorSink& sink) const override { return inner_->save(prefix, sink); }
   Status load(const std::string& prefix, const TensorSource& source) override { return inner_->load(prefix, source); }

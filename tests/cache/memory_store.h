@@ -40,6 +40,7 @@ class MemoryStore final : public TensorSink, public TensorSource {
     ConstTensorView view;
     if (t.shape.size() == 1) view = ConstTensorView(t.bytes.data(), t.dtype, {t.shape[0]});
     if (t.shape.size() == 2) view = ConstTensorView(t.bytes.data(), t.dtype, {t.shape[0], t.shape[1]});
+    if (t.shape.size() == 3) view = ConstTensorView(t.bytes.data(), t.dtype, {t.shape[0], t.shape[1], t.shape[2]});
     return view;
   }
 

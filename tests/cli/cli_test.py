@@ -22,7 +22,7 @@ VESTIGE = ""
 TEXT = "It was a dark and stormy night. " * 12
 OK, USAGE, INPUT, SYSTEM, INTERRUPTED = 0, 1, 2, 3, 130
 STATS_KEYS = {"tokens_per_s", "layers", "kept_rows", "archived_rows", "tail_rows", "recalled_rows", "worst_recalled_rows",
-              "overflowed_steps", "steps", "read_bytes_per_token", "full_bytes_per_token", "attend_us_per_token", "coded_rows",
+              "overflowed_steps", "gated_heads", "steps", "read_bytes_per_token", "full_bytes_per_token", "attend_us_per_token", "coded_rows",
               "scanned_rows", "archive_bytes_per_row", "omitted_mass_bound", "output_error_bound"}
 
 

@@ -28,6 +28,7 @@ std::vector<Case> cases() {
       {"vestige", {"_sketch", paper_settings()}},
       {"vestige", {"_capped", {{"top_j", 16}, {"refine_bytes", 0}, {"code_bytes", 20}}}},
       {"vestige", {"_refitted", {{"n_refit", 1}, {"rule", 1}, {"quantile", 1}, {"label", 1}}}},
+      {"vestige", {"_gated", {{"gate", 1}, {"n_refit", 4}, {"tau", 0.5}}}},
   };
   std::vector<Case> all;
   const auto add = [&](const std::string& policy, const std::string& variant, const auto& settings) {

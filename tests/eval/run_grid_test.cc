@@ -113,6 +113,10 @@ TEST_F(RunGrid, FidelityOfFullIsExact) {
     EXPECT_EQ(o.numbers.at("relative output error, most") == 0, full) << o.arm;
     EXPECT_EQ(o.numbers.at("omitted mass, most") == 0, full) << o.arm;
     EXPECT_EQ(o.numbers.at("layer-steps that break their certificate"), 0) << o.arm;
+    const double due = o.numbers.at("best archived rows over the threshold");
+    const bool recalls = o.arm.starts_with("vestige");
+    EXPECT_EQ(o.numbers.at("best archived rows over the threshold, lost"), recalls ? 0 : due) << o.arm;
+    EXPECT_EQ(due == 0, full) << o.arm;
     EXPECT_EQ(o.numbers.at("layer-steps"), 64 * static_cast<double>(engine_->model().info().cache_layers.size()));
   }
 }

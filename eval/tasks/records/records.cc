@@ -1,10 +1,10 @@
 // `key: value` lines of eight hex digits fill the context; one is recalled. The form of train/tasks.py.
 
+#include "eval/tasks/records/records.h"
+
 #include "eval/haystack.h"
 
 namespace vestige::eval {
-
-namespace {
 
 Result<Trial> make_records(TrialSource& source) {
   return look_up(source, [&source](int64_t) -> Record {
@@ -12,8 +12,6 @@ Result<Trial> make_records(TrialSource& source) {
     return {key + ": " + value + "\n", {"\nRecall " + key + ":", " " + value + "\n"}};
   });
 }
-
-}  // namespace
 
 TaskInfo records_task() {
   return {.name = "records",

@@ -87,15 +87,17 @@ Status scan_archive_check(const ScanArchiveParams& p);
 
 /// For calibration: the best true score of each query over the rows it may see and that `mask` selects.
 ///   best[i] = max_u scale q_i . [c_u ; r_u] over u < limit[i] with mask[u] == want; arg[i] = the lowest such u
-/// None: best = -inf, arg = -1.
+/// None: best = -inf, arg = -1. On request the entropy, in nats, of the softmax over the same scores; 0 for none or one
+/// row, not a number if a score is not finite.
 struct BestRowsParams {
   ConstTensorView q;  ///< [n, d_row] f32
   RowPages rows;
   ConstTensorView limit;          ///< [n] i32
   const uint8_t* mask = nullptr;  ///< [rows.n_rows]; null = all rows
   uint8_t want = 1;
-  TensorView best;  ///< [n] f32, out
-  TensorView arg;   ///< [n] i32, out
+  TensorView best;          ///< [n] f32, out
+  TensorView arg;           ///< [n] i32, out
+  TensorView entropy = {};  ///< [n] f32, out; or absent (rank 0)
   float scale = 1.0f;
 };
 Status best_rows_check(const BestRowsParams& p);

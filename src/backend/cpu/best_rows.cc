@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "backend/cpu/cpu_ops.h"
@@ -20,15 +21,36 @@ struct Tiles {
   float* scores;   // [kQueryTile, kRowTile]
 };
 
+/// Of one query, running: with s over the rows so far and m the largest, sum exp(s - m) and sum (s - m) exp(s - m).
+struct Spread {
+  double sum = 0, weighted = 0;
+
+  void add(double s, double most, double before) {
+    if (s > before) {  // s is the new largest
+      const double shift = before - s, shrink = std::exp(shift);
+      weighted = sum == 0 ? 0 : shrink * (weighted + shift * sum);
+      sum = sum * shrink + 1;
+      return;
+    }
+    const double e = std::exp(s - most);
+    sum += e;
+    weighted += (s - most) * e;
+  }
+  double entropy() const { return sum == 0 ? 0 : std::log(sum) - weighted / sum; }
+};
+
 /// Takes the scores of rows [begin, begin + n) into the best of each query; a later row must be strictly better.
-void take_best(const BestRowsParams& p, int64_t first_query, int64_t n_queries, int64_t begin, const float* scores) {
+void take_best(const BestRowsParams& p, int64_t first_query, int64_t n_queries, int64_t begin, const float* scores,
+               Spread* spread) {
   for (int64_t i = 0; i < n_queries; ++i) {
     float best = p.best.as<float>()[first_query + i];
     int32_t arg = p.arg.as<int32_t>()[first_query + i];
     const int64_t end = std::min<int64_t>(kRowTile, p.limit.as<int32_t>()[first_query + i] - begin);
     const float* s = scores + i * kRowTile;
     for (int64_t u = 0; u < end; ++u) {
-      if (!(s[u] > best) || (p.mask != nullptr && p.mask[begin + u] != p.want)) continue;
+      if (p.mask != nullptr && p.mask[begin + u] != p.want) continue;
+      if (spread != nullptr) spread[i].add(double(s[u]), double(best), double(best));
+      if (!(s[u] > best)) continue;
       best = s[u];
       arg = static_cast<int32_t>(begin + u);
     }
@@ -40,6 +62,7 @@ void take_best(const BestRowsParams& p, int64_t first_query, int64_t n_queries, 
 void best_of_queries(const BestRowsParams& p, int64_t first, const Tiles& t) {
   const int64_t n = std::min(kQueryTile, p.q.dim(0) - first), d = p.q.dim(1), d_content = p.rows.layout.d_content;
   int32_t limit = 0;
+  Spread spread[kQueryTile];
   for (int64_t i = 0; i < n; ++i) {
     std::copy_n(p.q.as<float>() + (first + i) * p.q.stride[0], d, t.queries + i * d);
     p.best.as<float>()[first + i] = -std::numeric_limits<float>::infinity();
@@ -58,7 +81,10 @@ void best_of_queries(const BestRowsParams& p, int64_t first, const Tiles& t) {
            .out = t.scores,
            .out_stride = kRowTile,
            .alpha = p.scale});
-    take_best(p, first, n, begin, t.scores);
+    take_best(p, first, n, begin, t.scores, p.entropy.rank != 0 ? spread : nullptr);
+  }
+  for (int64_t i = 0; i < n && p.entropy.rank != 0; ++i) {
+    p.entropy.as<float>()[first + i] = static_cast<float>(spread[i].entropy());
   }
 }
 

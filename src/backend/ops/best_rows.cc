@@ -12,6 +12,7 @@ Status best_rows_check(const BestRowsParams& p) {
   VESTIGE_TRY(check::tensor({kOp, "limit"}, p.limit, {DType::kI32}, {n}));
   VESTIGE_TRY(check::tensor({kOp, "best"}, p.best, {DType::kF32}, {n}));
   VESTIGE_TRY(check::tensor({kOp, "arg"}, p.arg, {DType::kI32}, {n}));
+  if (p.entropy.rank != 0) VESTIGE_TRY(check::tensor({kOp, "entropy"}, p.entropy, {DType::kF32}, {n}));
   for (int64_t i = 0; i < n; ++i) {
     const int32_t limit = p.limit.as<int32_t>()[i];
     if (limit < 0 || limit > p.rows.n_rows) {

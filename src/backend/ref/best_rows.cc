@@ -1,3 +1,4 @@
+#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -6,10 +7,23 @@
 
 namespace vestige::ref {
 
+namespace {
+
+/// Entropy of the softmax of `scores`.
+double entropy(const std::vector<double>& scores, double most) {
+  double sum = 0, weighted = 0;
+  for (const double s : scores) sum += std::exp(s - most);
+  for (const double s : scores) weighted += std::exp(s - most) / sum * (s - most);
+  return scores.empty() ? 0.0 : std::log(sum) - weighted;
+}
+
+}  // namespace
+
 Status best_rows(const BestRowsParams& p, Stream&) {
   const int64_t n = p.q.dim(0), d = p.q.dim(1);
   std::vector<double> row(static_cast<size_t>(d)),
       best(static_cast<size_t>(n), -std::numeric_limits<double>::infinity());
+  std::vector<std::vector<double>> scores(static_cast<size_t>(n));
   for (int64_t i = 0; i < n; ++i) p.arg.as<int32_t>()[i] = -1;
   for (int64_t u = 0; u < p.rows.n_rows; ++u) {
     if (p.mask != nullptr && p.mask[u] != p.want) continue;
@@ -19,13 +33,18 @@ Status best_rows(const BestRowsParams& p, Stream&) {
       const float* q = p.q.as<float>() + i * p.q.stride[0];
       double dot = 0;
       for (int64_t k = 0; k < d; ++k) dot += static_cast<double>(q[k]) * row[static_cast<size_t>(k)];
+      scores[static_cast<size_t>(i)].push_back(static_cast<double>(p.scale) * dot);
       if (static_cast<double>(p.scale) * dot > best[static_cast<size_t>(i)]) {
         best[static_cast<size_t>(i)] = static_cast<double>(p.scale) * dot;
         p.arg.as<int32_t>()[i] = static_cast<int32_t>(u);
       }
     }
   }
-  for (int64_t i = 0; i < n; ++i) p.best.as<float>()[i] = static_cast<float>(best[static_cast<size_t>(i)]);
+  for (int64_t i = 0; i < n; ++i) {
+    const auto at = static_cast<size_t>(i);
+    p.best.as<float>()[i] = static_cast<float>(best[at]);
+    if (p.entropy.rank != 0) p.entropy.as<float>()[i] = static_cast<float>(entropy(scores[at], best[at]));
+  }
   return {};
 }
 

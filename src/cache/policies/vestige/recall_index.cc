@@ -10,7 +10,7 @@
 namespace vestige {
 
 VestigeIndex::VestigeIndex(const RecallSettings& settings, std::unique_ptr<IndexCodec> codec)
-    : settings_(settings), codec_(std::move(codec)) {
+    : settings_(settings), codec_(std::move(codec)), gate_(settings.tau) {
   z_[0] = z_[1] = largest_z();
 }
 
@@ -37,6 +37,7 @@ void VestigeIndex::set_z(std::vector<std::vector<float>> samples) {
 
 Status VestigeIndex::calibrate(const RecallFit& fit, Stream& stream) {
   samples_.clear();
+  gate_.clear();
   window_.clear();
   n_steps_ = 0;
   z_[0] = z_[1] = largest_z();
@@ -44,13 +45,18 @@ Status VestigeIndex::calibrate(const RecallFit& fit, Stream& stream) {
   const int64_t n = std::min<int64_t>(fit.queries.dim(0), settings_.n_calibrate), skipped = fit.queries.dim(0) - n;
   RowPages closed = fit.rows;
   closed.n_rows = fit.n_closed;
-  VESTIGE_ASSIGN(auto samples, codec_->needed_z({.queries = fit.queries.slice(skipped, n),
-                                                 .first_position = fit.first_position + skipped,
-                                                 .rows = closed,
-                                                 .kept = fit.kept,
-                                                 .scale = fit.scale,
-                                                 .hard_only = settings_.hard_only},
-                                                stream));
+  return learn({.queries = fit.queries.slice(skipped, n),
+                .first_position = fit.first_position + skipped,
+                .rows = closed,
+                .kept = fit.kept,
+                .scale = fit.scale,
+                .hard_only = settings_.hard_only},
+               stream);
+}
+
+Status VestigeIndex::learn(const CodecQueries& queries, Stream& stream) {
+  VESTIGE_ASSIGN(auto samples, codec_->needed_z(queries, stream));
+  if (settings_.entropy_gate) VESTIGE_TRY(gate_.add(queries, stream));
   set_z(std::move(samples));
   return {};
 }
@@ -72,15 +78,13 @@ Status VestigeIndex::refit(const RecallStep& step, Stream& stream) {
   if (n_steps_ % settings_.n_refit != 0 || (times & (times - 1)) != 0) return {};
   RowPages closed = step.rows;
   closed.n_rows = step.n_closed;
-  VESTIGE_ASSIGN(auto samples, codec_->needed_z({.queries = window_.queries(),
-                                                 .first_position = step.n_closed,
-                                                 .rows = closed,
-                                                 .kept = step.kept,
-                                                 .scale = step.scale,
-                                                 .hard_only = settings_.hard_only},
-                                                stream));
-  set_z(std::move(samples));
-  return {};
+  return learn({.queries = window_.queries(),
+                .first_position = step.n_closed,
+                .rows = closed,
+                .kept = step.kept,
+                .scale = step.scale,
+                .hard_only = settings_.hard_only},
+               stream);
 }
 
 Status VestigeIndex::recall(const RecallStep& step, Stream& stream) {
@@ -94,6 +98,18 @@ Status VestigeIndex::recall(const RecallStep& step, Stream& stream) {
   const ConstTensorView& mark = settings_.rule == RecallRule::kMax ? step.kept_max : step.attended_lse;
   for (int64_t i = 0; i < h; ++i) {
     threshold_[static_cast<size_t>(i)] = mark.as<float>()[i] - settings_.margin;
+  }
+  if (settings_.entropy_gate) {
+    VESTIGE_TRY(gate_.look(step, &open_, stream));
+    const auto n_gated = static_cast<int32_t>(std::count(open_.begin(), open_.end(), uint8_t{0}));
+    *step.n_gated.as<int32_t>() = n_gated;
+    if (n_gated == h) {
+      *step.n_ids.as<int32_t>() = *step.n_fired.as<int32_t>() = 0;
+      return refit(step, stream);
+    }
+    for (size_t i = 0; i < open_.size(); ++i) {
+      if (open_[i] == 0) threshold_[i] = INFINITY;
+    }
   }
   const CodecScan scan = {.step = &step,
                           .threshold = ConstTensorView(threshold_.data(), DType::kF32, {1, h}),
@@ -121,7 +137,27 @@ Status VestigeIndex::save(const std::string& prefix, TensorSink& sink) const {
     const std::string name = prefix + "z_samples" + std::to_string(s);
     if (n > 0) VESTIGE_TRY(sink.put(name, ConstTensorView(samples_[s].data(), DType::kF32, {n})));
   }
+  if (settings_.entropy_gate) VESTIGE_TRY(gate_.save(prefix, sink));
+  if (n_steps_ > 0) {
+    VESTIGE_TRY(sink.put(prefix + "refit_steps", ConstTensorView(&n_steps_, DType::kI64, {1})));
+    VESTIGE_TRY(sink.put(prefix + "refit_queries", window_.queries()));
+  }
   return codec_->save(prefix, sink);
+}
+
+Status VestigeIndex::load_window(const std::string& prefix, const TensorSource& source) {
+  const auto steps = source.get(prefix + "refit_steps", DType::kI64, {1});
+  if (!steps.ok()) return steps.status().code() == StatusCode::kNotFound ? Status() : steps.status();
+  int64_t n;
+  std::memcpy(&n, steps->data, sizeof n);
+  if (n < 1 || n > int64_t{1} << 48) {
+    return data_loss("%srefit_steps = %lld, want at least 1", prefix.c_str(), static_cast<long long>(n));
+  }
+  VESTIGE_ASSIGN(const ConstTensorView queries,
+                 source.get(prefix + "refit_queries", DType::kF32, {std::min(n, QueryWindow::kSteps), -1, -1}));
+  window_.restore(n, queries);
+  n_steps_ = n;
+  return {};
 }
 
 Status VestigeIndex::load(const std::string& prefix, const TensorSource& source, int64_t n_closed) {
@@ -142,6 +178,8 @@ Status VestigeIndex::load(const std::string& prefix, const TensorSource& source,
     if (stored.ok()) samples.back().assign(stored->as<float>(), stored->as<float>() + stored->dim(0));
     if (!stored.ok() && stored.status().code() != StatusCode::kNotFound) return stored.status();
   }
+  VESTIGE_TRY(load_window(prefix, source));
+  VESTIGE_TRY(gate_.load(prefix, source));
   VESTIGE_TRY(codec_->load(prefix, source, n_closed));
   std::copy_n(z, 2, z_);
   samples_ = std::move(samples);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "cache/policies/vestige/entropy_gate.h"
 #include "cache/policies/vestige/index_codec.h"
 #include "cache/policies/vestige/query_window.h"
 
@@ -26,6 +27,7 @@ struct RecallSettings {
   int32_t max_recall = 4096;  ///< rows
   ZQuantile quantile = ZQuantile::kLargest;
   bool hard_only = false;
+  bool entropy_gate = false;  ///< not in mode sound
   double tau = 0.90;
   float z_max = 8.0f;    ///< of z; no more than the codec's sound_z
   int32_t n_refit = 64;  ///< decode steps to the first refit of z, doubling; 0 = never
@@ -54,16 +56,21 @@ class VestigeIndex final : public RecallIndex {
   /// z of each stage from `samples`, [stage][sample].
   void set_z(std::vector<std::vector<float>> samples);
   Status calibrate(const RecallFit& fit, Stream& stream);
+  /// More queries into the samples of z and of the gate.
+  Status learn(const CodecQueries& queries, Stream& stream);
   /// Every so many steps: the latest queries join the calibration sample.
   Status refit(const RecallStep& step, Stream& stream);
+  Status load_window(const std::string& prefix, const TensorSource& source);
 
   RecallSettings settings_;
   std::unique_ptr<IndexCodec> codec_;
   float z_[2];
   std::vector<std::vector<float>> samples_;  ///< z wanted so far, by stage
-  QueryWindow window_;                       ///< of the latest steps
+  EntropyGate gate_;
+  QueryWindow window_;  ///< of the latest steps
   int64_t n_steps_ = 0;
   std::vector<float> threshold_;  ///< [h]
+  std::vector<uint8_t> open_;     ///< [h]
 };
 
 }  // namespace vestige

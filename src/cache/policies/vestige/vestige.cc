@@ -92,6 +92,12 @@ Result<VestigeSettings> read_settings(const PolicyConfig& config) {
   r.rule = static_cast<RecallRule>(rule);
   r.quantile = static_cast<ZQuantile>(quantile);
   r.hard_only = label == 1;
+  VESTIGE_ASSIGN(const int32_t gate, whole_setting(config, "gate"));
+  r.entropy_gate = gate == 1;
+  if (r.entropy_gate && r.mode == RecallMode::kSound) {
+    return invalid_argument(
+        "vestige.gate = entropy with mode = sound, want gate = off: a closed head breaks the promise");
+  }
   VESTIGE_ASSIGN(s.sketch_rank, whole_setting(config, "sketch_rank"));
   VESTIGE_ASSIGN(r.n_calibrate, whole_setting(config, "n_calibrate"));
   VESTIGE_ASSIGN(r.max_recall, whole_setting(config, "max_recall"));
@@ -135,6 +141,8 @@ PolicyInfo vestige_info() {
                  "queries that calibrate: all that see an archived row, or only those whose best row is archived"),
           {"tau", 0.90, 0.5, 0.999, "share of needed rows that the order statistic wants recalled"},
           {"z_max", 8, 0, 64, "largest z, at most the sound one, and z where there are too few calibration queries"},
+          choice("gate", {"off", "entropy"},
+                 "heads that look for rows: all, or those whose attention to the kept rows is spread out"),
           {"n_refit", 64, 0, 1 << 20,
            "decode steps after which z is refitted to live queries, then at 2, 4, 8 ... times as many; 0 = never"},
       }};
