@@ -2,7 +2,8 @@
 
     python check_export.py MODEL_FOLDER [device]      (transformers with `kimi_linear`; no fla and no GPU needed)
 
-transformers' kimi_linear never rotates the branch. For the RoPE twin its MLA layers are replaced by deepseek_v2's, which do.
+`llama` is compared as transformers loads it. transformers' kimi_linear never rotates the branch: for the RoPE twin its MLA layers are
+replaced by deepseek_v2's, which do.
 """
 
 import json
@@ -45,6 +46,15 @@ def rotated_attention(kimi, old, theta: float) -> torch.nn.Module:
     return new.to(old.o_proj.weight.device)
 
 
+def complete_kimi(theirs_model, c, theta: float | None) -> None:
+    """Gives transformers' kimi_linear what its class leaves out: the rotated branch (theta not None) and the tied output."""
+    if theta is not None:
+        print(f"RoPE, theta {theta:g}: MLA layers of transformers' deepseek_v2")
+        for layer in (theirs_model.model.layers[i] for i in range(c.n_layers) if c.is_mla(i)):
+            layer.self_attn = rotated_attention(theirs_model.config, layer.self_attn, theta).eval()
+    theirs_model.lm_head.weight = theirs_model.model.embed_tokens.weight
+
+
 @torch.no_grad()
 def compare(folder: str, device: str, n_tokens: int = 512) -> float:
     """Prints and returns the largest |difference of logits| over the largest |logit|."""
@@ -56,12 +66,9 @@ def compare(folder: str, device: str, n_tokens: int = 512) -> float:
     logits = F.linear(ours.hidden(ids), ours.embed_tokens.weight)
     theirs_model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).to(device).eval()
     with open(folder + "/config.json") as f:
-        theta = rope_theta(json.load(f))
-    if theta is not None:
-        print(f"RoPE, theta {theta:g}: MLA layers of transformers' deepseek_v2")
-        for layer in (theirs_model.model.layers[i] for i in range(ours.c.n_layers) if ours.c.is_mla(i)):
-            layer.self_attn = rotated_attention(theirs_model.config, layer.self_attn, theta).eval()
-    theirs_model.lm_head.weight = theirs_model.model.embed_tokens.weight  # transformers' class does not tie them itself
+        hub = json.load(f)
+    if hub["model_type"] == "kimi_linear":
+        complete_kimi(theirs_model, ours.c, rope_theta(hub))
     theirs = theirs_model(ids).logits
     error = ((logits - theirs).abs().max() / theirs.abs().max()).item()
     agree = (logits.argmax(-1) == theirs.argmax(-1)).float().mean().item()

@@ -210,16 +210,16 @@ class Layer(nn.Module):
         self.fast = (torch.compile(self.before, dynamic=False), torch.compile(after, dynamic=False))
 
 
-class Nano(nn.Module):
-    """The language model; embeddings are tied to the output."""
+class LanguageModel(nn.Module):
+    """Embeddings tied to the output, around the layers of an architecture. `c` has vocab, d_model and eps."""
 
-    def __init__(self, c: ModelConfig | None = None, dtype: torch.dtype = torch.bfloat16):
+    def __init__(self, c, layers: list[nn.Module], dtype: torch.dtype):
         super().__init__()
-        self.c, self.dtype = c or ModelConfig(), dtype
-        self.embed_tokens = nn.Embedding(self.c.vocab, self.c.d_model)
+        self.c, self.dtype = c, dtype
+        self.embed_tokens = nn.Embedding(c.vocab, c.d_model)
         nn.init.normal_(self.embed_tokens.weight, std=0.02)
-        self.layers = nn.ModuleList(Layer(self.c, self.c.is_mla(i)) for i in range(self.c.n_layers))
-        self.norm = RMSNorm(self.c.d_model, self.c.eps)
+        self.layers = nn.ModuleList(layers)
+        self.norm = RMSNorm(c.d_model, c.eps)
         for layer in self.layers:
             nn.init.normal_(layer.mlp.down_proj.weight, std=0.005)
             nn.init.normal_(layer.self_attn.o_proj.weight, std=0.005)
@@ -249,3 +249,11 @@ class Nano(nn.Module):
         losses = self.token_losses(hidden.flatten(0, 1), ids[:, 1:].flatten()).view(ids.shape[0], -1)
         w = weights[:, 1:]
         return (losses * w).sum() / w.sum(), losses
+
+
+class Nano(LanguageModel):
+    """The `kimi_linear` model."""
+
+    def __init__(self, c: ModelConfig | None = None, dtype: torch.dtype = torch.bfloat16):
+        c = c or ModelConfig()
+        super().__init__(c, [Layer(c, c.is_mla(i)) for i in range(c.n_layers)], dtype)

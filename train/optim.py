@@ -61,10 +61,20 @@ def lr_scale(step: int, done: float) -> float:
     return min(1.0, (step + 1) / WARMUP_STEPS) * decay
 
 
-CONTEXTS = (2048, 8192, 32768)
+# Per architecture: (tokens of context, share of the time at which the stage ends, forward passes per step).
+# Attention alone must first learn to copy, which takes steps rather than tokens: `llama` starts with short texts full of copies, in half-size steps.
+STAGES = {
+    "kimi": ((2048, 0.40, 2), (8192, 0.84, 2), (32768, 1.0, 2)),
+    "llama": ((512, 0.05, 1), (2048, 0.40, 1), (8192, 1.0, 2)),
+}
 
 
-def context_length(done: float, max_length: int = CONTEXTS[-1]) -> int:
-    """Tokens of context at a share of the time used: 2k, then 8k, then 32k, never above `max_length`."""
-    stage = 0 if done < 0.40 else 1 if done < 0.84 else 2
-    return min(CONTEXTS[stage], max_length)
+def stage(arch: str, done: float, max_length: int) -> tuple[int, int]:
+    """(tokens of context, never above `max_length`; forward passes per step) at a share of the time used."""
+    length, _, passes = next((s for s in STAGES[arch] if done < s[1]), STAGES[arch][-1])
+    return min(length, max_length), passes
+
+
+def contexts(arch: str, max_length: int) -> list[int]:
+    """The context lengths of a run, ascending."""
+    return [length for length, _, _ in STAGES[arch] if length <= max_length]

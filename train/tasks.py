@@ -12,6 +12,8 @@ import fragments
 import vocabulary as vocab
 
 W_TEXT, W_STATEMENT, W_QUESTION, W_ANSWER, W_RECORD = 1.0, 0.25, 0.25, 4.0, 0.1
+SHARES = (0.28, 0.54, 0.09)  # plain text, facts, records; the rest is repeat
+SHORT_SHARES = (0.15, 0.50, 0.15)  # below 2k of context: more to copy
 ANSWER_MIN = 3.0  # weights from here on mark answer tokens (used by the log)
 
 
@@ -35,13 +37,14 @@ class TaskMixer:
         return self.tokens[start : start + n_tokens].astype(np.int64)
 
     def sample(self, rng: random.Random, length: int) -> tuple[np.ndarray, np.ndarray]:
-        """One sequence of `length` + 1 tokens: 28% text, 54% facts, 9% records, 9% repeat."""
+        """One sequence of `length` + 1 tokens: a task drawn by its share."""
+        text, facts, records = SHARES if length >= 2048 else SHORT_SHARES
         p = rng.random()
-        if p < 0.28:
+        if p < text:
             return self.filler(rng, length + 1), np.ones(length + 1, np.float32)
-        if p < 0.82:
+        if p < text + facts:
             return self.facts(rng, length)
-        if p < 0.91:
+        if p < text + facts + records:
             return self.records(rng, length)
         return self.repeat(rng, length)
 

@@ -1,4 +1,4 @@
-"""Trains the nano model on one GPU within a wall-clock budget, then exports it.
+"""Trains a nano model (`kimi_linear`, or `llama` with --arch llama) on one GPU within a wall-clock budget, then exports it.
 
     python train.py --corpus corpus-en-200mb.txt.xz --out nano-out --budget 1380 [--tokenizer tokenizer.json] [--resume]
 
@@ -22,12 +22,12 @@ import kda as kda_module
 import optim
 from evaluate import Evaluator, quick_table
 from export import export, load_exported
-from model import ModelConfig, Nano
+from llama import Llama, LlamaConfig
+from model import LanguageModel, ModelConfig, Nano
 from tasks import ANSWER_MIN, W_TEXT, TaskMixer, produce
 
 T0 = time.time()
 MICRO_TOKENS = 131072  # tokens per forward pass, whatever the context length
-MICRO_BATCHES = 2  # forward passes per optimiser step
 CHECKPOINT_S, PROBE_STEPS = 90, 400
 
 
@@ -38,16 +38,22 @@ def arguments() -> argparse.Namespace:
     p.add_argument("--out", default="nano-out")
     p.add_argument("--tokenizer", help="tokenizer.json to use instead of training one")
     p.add_argument("--budget", type=float, default=1380)
+    p.add_argument("--arch", choices=tuple(optim.STAGES), default="kimi", help="kimi: MLA and KDA (models/nano); llama: GQA (models/nano-gqa)")
     p.add_argument("--rope", action="store_true", help="the RoPE twin: rotate the branch of MLA by its position")
-    p.add_argument("--rope-theta", type=float, default=10000.0)
-    p.add_argument("--max-length", type=int, choices=optim.CONTEXTS, default=optim.CONTEXTS[-1], help="longest context of the schedule")
+    p.add_argument("--rope-theta", type=float, help="default: 10000 (kimi), 500000 (llama)")
+    p.add_argument("--max-length", type=int, choices=(2048, 8192, 32768), default=32768,
+                   help="longest context of the schedule (llama's own ends at 8192)")
     p.add_argument("--evaluate", action="store_true", help="end with evaluate.py's quick table of the exported model")
     p.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 2))
     p.add_argument("--seed", type=int, default=0)
     p.add_argument("--resume", action="store_true", help="start from OUT/checkpoint.pt")
     p.add_argument("--no-compile", action="store_true")
     p.add_argument("--tiny", action="store_true", help="a minute on a CPU: tests the whole path")
-    return p.parse_args()
+    args = p.parse_args()
+    args.max_length = min(args.max_length, optim.STAGES[args.arch][-1][0])
+    if args.arch == "llama" and args.rope:
+        p.error("--rope: llama always rotates")
+    return args
 
 
 class Log:
@@ -92,7 +98,7 @@ def check_kernels(device: str) -> None:
         raise RuntimeError(f"fla's chunk_kda is off by {error:.3f} from the reference")
 
 
-def warm_up(model: Nano, lengths, micro_tokens: int, log: Log) -> None:
+def warm_up(model: LanguageModel, lengths, micro_tokens: int, log: Log) -> None:
     """One forward and backward pass per context length, so that everything is compiled before the clock of the schedule starts."""
     device = next(model.parameters()).device
     for length in lengths:
@@ -121,16 +127,16 @@ class Trainer:
                 to = lambda a, t: torch.from_numpy(a.astype(t)).to(self.device)
                 return to(ids, np.int64), to(weights, np.float32)
 
-    def train_step(self, scale: float):
+    def train_step(self, scale: float, passes: int):
         """One optimiser step. Returns (mean loss, gradient norm, last token losses, last weights), on the device."""
         for group in self.adam.param_groups:
             group["lr"] = optim.ADAM_LR * scale
         total = 0.0
-        for _ in range(MICRO_BATCHES):
+        for _ in range(passes):
             ids, weights = self.next_batch()
             loss, losses = self.model.loss(ids, weights)
-            (loss / MICRO_BATCHES).backward()
-            total = total + loss.detach() / MICRO_BATCHES
+            (loss / passes).backward()
+            total = total + loss.detach() / passes
             self.n_tokens += losses.numel()
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.muon.step(scale)
@@ -143,7 +149,7 @@ class Trainer:
         """Writes OUT/checkpoint.pt atomically."""
         path = os.path.join(self.args.out, "checkpoint.pt")
         state = {k: v.detach().cpu() for k, v in self.model.state_dict().items()}
-        torch.save({"model": state, "config": vars(self.model.c), "step": self.step, "n_tokens": self.n_tokens}, path + ".new")
+        torch.save({"model": state, "arch": self.args.arch, "config": vars(self.model.c), "step": self.step, "n_tokens": self.n_tokens}, path + ".new")
         os.replace(path + ".new", path)
 
     def report(self, done, loss, norm, losses, weights, seconds) -> None:
@@ -164,11 +170,11 @@ class Trainer:
         start, saved = time.time(), time.time()
         total = max(1.0, T0 + self.args.budget - start)  # a slow start must not turn the clock round
         while not self.stop and (done := (time.time() - start) / total) < 1:
-            length = 256 if self.args.tiny else optim.context_length(done, self.args.max_length)
+            length, passes = optim.stage(self.args.arch, done, 256 if self.args.tiny else self.args.max_length)
             if self.length.value != length:
                 self.length.value = length
                 self.log(f"context {length} from step {self.step}")
-            result = self.train_step(optim.lr_scale(self.step, done))
+            result = self.train_step(optim.lr_scale(self.step, done), passes)
             if self.step % 25 == 0 or self.step < 4:
                 self.report(done, *result, time.time() - start)
             elif self.step % 4 == 0 and self.device.type == "cuda":
@@ -182,23 +188,31 @@ class Trainer:
         self.log(f"end: {self.step} steps, {self.n_tokens / 1e6:.1f} million tokens, {time.time() - start:.0f} s of training")
 
 
-def build(args, device: str, log: Log) -> Nano:
+def new_model(args, dtype: torch.dtype) -> tuple[LanguageModel, str]:
+    """The untrained model and a word on its positions."""
+    if args.arch == "llama":
+        c = LlamaConfig(rope_theta=args.rope_theta or LlamaConfig.rope_theta)
+        return Llama(c, dtype), f"GQA, RoPE, theta {c.rope_theta:g}"
+    c = ModelConfig(rope_theta=(args.rope_theta or 10000.0) if args.rope else None)
+    return Nano(c, dtype), f"RoPE, theta {c.rope_theta:g}" if args.rope else "NoPE"
+
+
+def build(args, device: str, log: Log) -> LanguageModel:
     """The model on the device, resumed if asked, compiled if possible."""
     torch.manual_seed(args.seed)
     torch.set_float32_matmul_precision("high")
-    c = ModelConfig(rope_theta=args.rope_theta if args.rope else None)
-    model = Nano(c, torch.bfloat16 if device == "cuda" else torch.float32).to(device)
+    model, positions = new_model(args, torch.bfloat16 if device == "cuda" else torch.float32)
+    model = model.to(device)
     checkpoint = os.path.join(args.out, "checkpoint.pt")
     if args.resume and os.path.exists(checkpoint):
         saved = torch.load(checkpoint, map_location=device)
-        if ModelConfig(**saved["config"]) != c:
+        if saved.get("arch", "kimi") != args.arch or saved["config"] != vars(model.c):
             raise ValueError(f"{checkpoint} has another configuration: {saved['config']}")
         model.load_state_dict(saved["model"])
         log(f"resumed from step {saved['step']}")
     if device == "cuda" and not args.no_compile:
         model.compile_parts()
-    branch = f"RoPE, theta {c.rope_theta:g}" if args.rope else "NoPE"
-    log(f"{sum(p.numel() for p in model.parameters())} parameters, {branch}, contexts up to {args.max_length}")
+    log(f"{sum(p.numel() for p in model.parameters())} parameters, {positions}, contexts up to {args.max_length}")
     return model
 
 
@@ -217,11 +231,12 @@ def main() -> None:
     log(f"{len(docs)} documents, {len(held_docs)} held out, {tokenizer.get_vocab_size()} tokens, {len(words)} words")
     queue, length, processes = start_workers(args, docs, tokenizer, words, micro_tokens)
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    kda_module.trim_autotuning()
-    check_kernels(device)
-    log("KDA kernel agrees with the reference")
+    if args.arch == "kimi":
+        kda_module.trim_autotuning()
+        check_kernels(device)
+        log("KDA kernel agrees with the reference")
     model = build(args, device, log)
-    lengths = [256] if args.tiny else [n for n in optim.CONTEXTS if n <= args.max_length]
+    lengths = [256] if args.tiny else optim.contexts(args.arch, args.max_length)
     length.value = lengths[0]
     warm_up(model, lengths, micro_tokens, log)
     evaluator = Evaluator(tokenizer, held_docs, words)
