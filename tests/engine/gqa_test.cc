@@ -82,8 +82,7 @@ TEST_F(GqaTest, CutsThreadsAndGrowthChangeNothing) {
   const std::string bytes = saved(*once);
   EXPECT_EQ(saved(*read_all(*engine_, small_blocks(), tokens, 37)), bytes);
   const auto other = testing::make_engine(folder_.file("model"), 1);
-  EXPECT_EQ(saved(*read_all(*other, small_blocks(), tokens)).size(), bytes.size());
-  EXPECT_EQ(logits_of(*read_all(*other, small_blocks(), tokens)), logits_of(*once));
+  EXPECT_EQ(saved(*read_all(*other, small_blocks(), tokens)), bytes);
   const std::vector<int32_t> begin(tokens.begin(), tokens.begin() + 900);
   const auto grown = read_all(*engine_, small_blocks(), begin);
   ASSERT_TRUE(grown->extend(std::span<const int32_t>(tokens).subspan(900), {}).ok());

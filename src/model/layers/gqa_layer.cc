@@ -34,15 +34,17 @@ Result<GqaLayer> GqaLayer::load(const std::string& prefix, const GqaDims& dims, 
   VESTIGE_ASSIGN(out.k_, weights.get(prefix + "k_proj.weight", {n_kv, dims.d_model}));
   VESTIGE_ASSIGN(out.v_, weights.get(prefix + "v_proj.weight", {n_kv, dims.d_model}));
   VESTIGE_ASSIGN(out.o_, weights.get(prefix + "o_proj.weight", {dims.d_model, n_q}));
+  const auto bias = [&](const char* name, int64_t n, Weight* to) -> Status {
+    VESTIGE_ASSIGN(const ConstTensorView read, weights.get_wide(prefix + name, {n}));
+    to->data = reshaped(read, {n, 1});  // a product with one column of ones, which matmul does as it does any other
+    return {};
+  };
   if (dims.qkv_bias) {
-    // A bias is a product with one column of ones, which matmul does as it does any other.
-    VESTIGE_ASSIGN(out.q_bias_.data, weights.get_wide(prefix + "q_proj.bias", {n_q, 1}));
-    VESTIGE_ASSIGN(out.k_bias_.data, weights.get_wide(prefix + "k_proj.bias", {n_kv, 1}));
-    VESTIGE_ASSIGN(out.v_bias_.data, weights.get_wide(prefix + "v_proj.bias", {n_kv, 1}));
+    VESTIGE_TRY(bias("q_proj.bias", n_q, &out.q_bias_));
+    VESTIGE_TRY(bias("k_proj.bias", n_kv, &out.k_bias_));
+    VESTIGE_TRY(bias("v_proj.bias", n_kv, &out.v_bias_));
   }
-  if (dims.o_bias) {
-    VESTIGE_ASSIGN(out.o_bias_.data, weights.get_wide(prefix + "o_proj.bias", {dims.d_model, 1}));
-  }
+  if (dims.o_bias) VESTIGE_TRY(bias("o_proj.bias", dims.d_model, &out.o_bias_));
   if (dims.qk_norm) {
     VESTIGE_ASSIGN(out.q_norm_, weights.get_wide(prefix + "q_norm.weight", {dims.d_head}));
     VESTIGE_ASSIGN(out.k_norm_, weights.get_wide(prefix + "k_norm.weight", {dims.d_head}));
