@@ -19,7 +19,7 @@ def numbers(tensor: dict, code: str) -> tuple:
 
 def check_layer(tensors: dict, layer: dict, n_tokens: int, policy: dict) -> str:
     """Checks one attention layer's parts; returns a line about it."""
-    prefix = f"layers.{layer['layer']}."
+    prefix = f"layers.{layer['layer']}." + (f"heads.{layer['head']}." if "head" in layer else "")
     n_closed, n_tail, n_kept = numbers(tensors[prefix + "counts"], "q")
     assert n_closed + n_tail == n_tokens, "rows are one for each token"
     assert n_closed % policy["block_rows"] == 0 and n_tail < policy["block_rows"], "closed rows come in blocks"
@@ -29,7 +29,7 @@ def check_layer(tensors: dict, layer: dict, n_tokens: int, policy: dict) -> str:
         assert len(kept) == n_kept and list(kept) == sorted(set(kept)) and kept[-1] < n_closed, "kept ids ascend"
     if n_tail:
         assert tensors[prefix + "tail_content"]["shape"] == [n_tail, layer["d_content"]]
-    return f"layer {layer['layer']}: {n_kept} kept + {n_closed - n_kept} archived + {n_tail} tail rows"
+    return f"{prefix[:-1]}: {n_kept} kept + {n_closed - n_kept} archived + {n_tail} tail rows"
 
 
 def main(path: str) -> None:

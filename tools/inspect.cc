@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "base/safetensors.h"
+#include "engine/context_format.h"
 #include "tools/command.h"
 #include "tools/exit_code.h"
 #include "tools/interrupt.h"
@@ -31,6 +32,7 @@ Json layers_json(const std::vector<CacheLayer>& layers) {
                    {"d_branch", l.layout.d_branch},
                    {"dtype", dtype_name(l.layout.dtype)},
                    {"row_bytes", l.layout.row_bytes()}});
+    if (l.head >= 0) out.back()["kv_head"] = l.head;
   }
   return out;
 }
@@ -65,12 +67,13 @@ Result<Json> calibration_json(const ContextFile& file, const SafetensorsFile& te
   const double largest = setting("codec") == 0 ? std::min(1.0, setting("z_max")) : setting("z_max");
   Json out = Json::array();
   for (const CacheLayer& layer : file.cache_layers()) {
-    const std::string name = "layers." + std::to_string(layer.layer) + ".z";
+    const std::string name = layer_prefix(layer) + "z";
     if (tensors.entry(name) == nullptr) continue;
     VESTIGE_ASSIGN(const ConstTensorView z, file.tensors().get(name, DType::kF32, {-1}));
     const std::vector<double> stages(z.as<float>(), z.as<float>() + z.dim(0));
     const bool at_most = std::all_of(stages.begin(), stages.end(), [&](double x) { return x >= largest; });
     out.push_back({{"layer", layer.layer}, {"z", stages}, {"is_z_max", at_most}});
+    if (layer.head >= 0) out.back()["kv_head"] = layer.head;
   }
   return out;
 }

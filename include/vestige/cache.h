@@ -58,6 +58,9 @@ class LayerCache {
 
   /// Appends n f32 rows [n, d_row] (rounded to the layout's dtype), crossing block borders as needed.
   virtual Status append(const ConstTensorView& rows, Stream& stream) = 0;
+  /// The same with the parts apart: content [n, d_content] and branch [n, d_branch] f32, row strides free.
+  /// @param branch  empty if d_branch = 0
+  virtual Status append(const ConstTensorView& content, const ConstTensorView& branch, Stream& stream) = 0;
 
   /// Takes all rows of `from`, of the same layout, into this empty cache: bits, scores and kept rows are those of
   /// appending them. Closed blocks stay where they are, as views of the closed rows of `from`, whose memory must
@@ -67,7 +70,8 @@ class LayerCache {
 
   /// Hands queries to the policy's scorer (PromptScorer::add); a no-op for policies without one. After the last call,
   /// rescore() picks the kept rows anew.
-  /// @param queries [n, h_q, d_row] f32 absorbed, of tokens first_position .. first_position + n - 1
+  /// @param queries [n, h_q, d_row] f32 absorbed (content part 0 where it is not scored), of tokens first_position ..
+  /// first_position + n - 1
   virtual Status observe(const ConstTensorView& queries, int64_t first_position, Stream& stream) = 0;
   /// Ends the scorer: its scores replace those of the closed rows. A no-op if nothing was observed.
   virtual Status rescore(Stream& stream) = 0;

@@ -8,14 +8,21 @@
 
 namespace vestige {
 
-/// Widths of one cached row. An MLA row is [content ; branch]: `d_content` numbers that carry the
-/// value, `d_branch` numbers that only steer the score.
+/// Widths of one cached row, [content ; branch]: `d_content` numbers that carry the value, `d_branch` numbers that only
+/// steer the score. The content of an MLA row steers the score too. A row of one key-value head of grouped-query
+/// attention is [value ; key]: there it does not, and score = scale * q_branch . branch.
+/// Queries are d_row wide in both; where content is not scored, their content part is zero, and ops that are given the
+/// layout neither read nor multiply it.
 struct RowLayout {
   int32_t d_content = 512;     ///< > 0
   int32_t d_branch = 64;       ///< >= 0; 0 = no branch
   DType dtype = DType::kBF16;  ///< kBF16 (files, default) or kF32 (parity work)
+  bool scored_content = true;  ///< false: [value ; key], and d_branch > 0
 
   int32_t d_row() const { return d_content + d_branch; }
+  /// The numbers of a row that its score is made of: [scored_begin(), d_row()).
+  int32_t scored_begin() const { return scored_content ? 0 : d_content; }
+  int32_t d_scored() const { return d_row() - scored_begin(); }
   int64_t row_bytes() const { return static_cast<int64_t>(dtype_bytes(dtype)) * d_row(); }
   bool operator==(const RowLayout&) const = default;
 };

@@ -17,16 +17,17 @@
 
 namespace vestige {
 
-/// What a sequence keeps of each attention layer that has rows.
+/// What a sequence keeps of each attention layer that has rows: one cache, or one for each key-value head.
 struct CacheLayer {
   int32_t layer = 0;  ///< 0-based layer number in the model
+  int32_t head = -1;  ///< 0-based key-value head whose rows these are; -1 = all heads share them
   RowLayout layout;
   int32_t h_q = 0;
   float scale = 1.0f;
 };
 
 struct ModelInfo {
-  std::string arch;      ///< "kimi_linear", "deepseek_v2"
+  std::string arch;      ///< config.json's model_type: "kimi_linear", "deepseek_v2", "llama" ...
   std::string identity;  ///< SHA-256 hex over config.json and the weight files' bytes
   int64_t n_params = 0;
   int64_t weight_bytes = 0;
@@ -63,9 +64,9 @@ struct ForwardParams {
   /// false: decode; each token attends through LayerCache::attend.
   bool prefill = false;
   StepRecord* record = nullptr;  ///< decode only; may be null
-  /// Prefill only, may be empty: per cache layer, the un-absorbed queries [t, h_q, d_nope + d_branch] f32 (branches
-  /// rotated, in models with rotary positions) are handed over so that the engine can keep the last ones for
-  /// fit_recall.
+  /// Prefill only, may be empty: per cache layer, the un-absorbed queries [t, h_q, d] f32, dense (those of latent
+  /// attention d_nope + d_branch wide, branches rotated in models with rotary positions; those of grouped queries as
+  /// they meet the keys) are handed over so that the engine can keep the last ones for fit_recall.
   std::function<void(size_t cache_index, const ConstTensorView& q)> query_tap;
   HiddenTap hidden_tap;    ///< may be empty
   TensorView last_hidden;  ///< [d_model] f32, out: final-normed hidden of the last token
@@ -88,11 +89,13 @@ class Model {
   virtual Status forward(const ForwardParams& params, Stream& stream) const = 0;
   /// logits [n_vocab] f32 of a final-normed hidden [d_model].
   virtual Status logits(const ConstTensorView& hidden, const TensorView& logits, Stream& stream) const = 0;
-  /// Absorbs prefill queries of one cache layer: [n, h_q, d_nope + d_branch] -> [n, h_q, d_row].
+  /// Absorbs prefill queries of one cache layer: [n, h_q, d] -> [n, h_q, d_row]. Grouped queries get a content part of
+  /// zeros.
   virtual Status absorb(size_t cache_index, const ConstTensorView& q, const TensorView& absorbed,
                         Stream& stream) const = 0;
-  /// How much a change of content moves the values of one cache layer's heads: gram = sum over heads of W_UV^T W_UV,
-  /// so that |values(c + e) - values(c)|^2 summed over the heads is e^T gram e.
+  /// How much a change of content moves the values of one cache layer's heads: gram = sum over heads of W_UV^T W_UV
+  /// (grouped queries, whose content is the value itself: h_q on the diagonal), so that |values(c + e) - values(c)|^2
+  /// summed over the heads is e^T gram e.
   /// @param gram [d_content, d_content] f32, contiguous, out; symmetric to the bit
   virtual Status value_gram(size_t cache_index, const TensorView& gram, Stream& stream) const = 0;
 };

@@ -13,35 +13,36 @@
 #include "vestige/ops/recall.h"
 #include "vestige/ops/rows.h"
 
-#define VESTIGE_OPS(X)                   \
-  X(matmul, MatmulParams)                \
-  X(matmul_list, MatmulListParams)       \
-  X(head_matmul, HeadMatmulParams)       \
-  X(gather_rows, GatherRowsParams)       \
-  X(rms_norm, RmsNormParams)             \
-  X(silu_mul, SiluMulParams)             \
-  X(rotate, RotateParams)                \
-  X(short_conv, ShortConvParams)         \
-  X(kda_gate, KdaGateParams)             \
-  X(kda, KdaParams)                      \
-  X(route_experts, RouteExpertsParams)   \
-  X(expert_mlp, ExpertMlpParams)         \
-  X(attend_prefill, AttendPrefillParams) \
-  X(attend_rows, AttendRowsParams)       \
-  X(merge_parts, MergePartsParams)       \
-  X(score_rows, ScoreRowsParams)         \
-  X(select_rows, SelectRowsParams)       \
-  X(sketch_rows, SketchRowsParams)       \
-  X(fit_basis, FitBasisParams)           \
-  X(scan_archive, ScanArchiveParams)     \
-  X(best_rows, BestRowsParams)           \
-  X(fit_transform, FitTransformParams)   \
-  X(encode_rows, EncodeRowsParams)       \
-  X(scan_codes, ScanCodesParams)         \
-  X(attend_codes, AttendCodesParams)     \
-  X(attend_mass, AttendMassParams)       \
-  X(score_moments, ScoreMomentsParams)   \
-  X(digest_pages, DigestPagesParams)     \
+#define VESTIGE_OPS(X)                          \
+  X(matmul, MatmulParams)                       \
+  X(matmul_list, MatmulListParams)              \
+  X(head_matmul, HeadMatmulParams)              \
+  X(gather_rows, GatherRowsParams)              \
+  X(rms_norm, RmsNormParams)                    \
+  X(silu_mul, SiluMulParams)                    \
+  X(rotate, RotateParams)                       \
+  X(short_conv, ShortConvParams)                \
+  X(kda_gate, KdaGateParams)                    \
+  X(kda, KdaParams)                             \
+  X(route_experts, RouteExpertsParams)          \
+  X(expert_mlp, ExpertMlpParams)                \
+  X(attend_prefill, AttendPrefillParams)        \
+  X(attend_prefill_gqa, AttendPrefillGqaParams) \
+  X(attend_rows, AttendRowsParams)              \
+  X(merge_parts, MergePartsParams)              \
+  X(score_rows, ScoreRowsParams)                \
+  X(select_rows, SelectRowsParams)              \
+  X(sketch_rows, SketchRowsParams)              \
+  X(fit_basis, FitBasisParams)                  \
+  X(scan_archive, ScanArchiveParams)            \
+  X(best_rows, BestRowsParams)                  \
+  X(fit_transform, FitTransformParams)          \
+  X(encode_rows, EncodeRowsParams)              \
+  X(scan_codes, ScanCodesParams)                \
+  X(attend_codes, AttendCodesParams)            \
+  X(attend_mass, AttendMassParams)              \
+  X(score_moments, ScoreMomentsParams)          \
+  X(digest_pages, DigestPagesParams)            \
   X(scan_pages, ScanPagesParams)
 
 namespace vestige::ops {

@@ -73,22 +73,39 @@ Status BlockCache::close_block(Stream& stream) {
   return {};
 }
 
-Status BlockCache::append_rows(const ConstTensorView& rows, Stream& stream) {
+Status BlockCache::append_whole(const ConstTensorView& rows, Stream& stream) {
   if (rows.dtype != DType::kF32 || rows.rank != 2 || rows.dim(1) != layout_.d_row() || rows.stride[1] != 1) {
     return invalid_argument("append: rows are %s, want [n, %d] F32", describe(rows).c_str(), layout_.d_row());
   }
+  ConstTensorView content = rows, branch = rows;
+  content.shape[1] = layout_.d_content;
+  branch.shape[1] = layout_.d_branch;
+  branch.data = rows.as<float>() + layout_.d_content;
+  return append_parts(content, layout_.d_branch > 0 ? branch : ConstTensorView(), stream);
+}
+
+Status BlockCache::append_parts(const ConstTensorView& content, const ConstTensorView& branch, Stream& stream) {
+  const auto bad = [](const ConstTensorView& part, int64_t n, int64_t width) {
+    return part.dtype != DType::kF32 || part.rank != 2 || part.dim(0) != n || part.dim(1) != width ||
+           part.stride[1] != 1;
+  };
+  const int64_t n_rows = content.dim(0);
+  if (bad(content, n_rows, layout_.d_content) || (layout_.d_branch > 0 && bad(branch, n_rows, layout_.d_branch))) {
+    return invalid_argument("append: content is %s and branch %s, want [n, %d] and [n, %d] F32",
+                            describe(content).c_str(), describe(branch).c_str(), layout_.d_content, layout_.d_branch);
+  }
   const auto element = static_cast<int64_t>(dtype_bytes(layout_.dtype));
   if (rows_.tail_full()) VESTIGE_TRY(close_block(stream));
-  for (int64_t done = 0; done < rows.dim(0);) {
-    const int64_t n = std::min(rows.dim(0) - done, rows_until_close());
-    TensorView content, branch;
-    VESTIGE_TRY(rows_.reserve(n, &content, &branch));
+  for (int64_t done = 0; done < n_rows;) {
+    const int64_t n = std::min(n_rows - done, rows_until_close());
+    TensorView to_content, to_branch;
+    VESTIGE_TRY(rows_.reserve(n, &to_content, &to_branch));
     for (int64_t i = 0; i < n; ++i) {
-      const float* from = rows.as<float>() + (done + i) * rows.stride[0];
-      store_row(from, layout_.d_content, layout_.dtype, content.as<std::byte>() + i * element * layout_.d_content);
+      store_row(content.as<float>() + (done + i) * content.stride[0], layout_.d_content, layout_.dtype,
+                to_content.as<std::byte>() + i * element * layout_.d_content);
       if (layout_.d_branch == 0) continue;
-      store_row(from + layout_.d_content, layout_.d_branch, layout_.dtype,
-                branch.as<std::byte>() + i * element * layout_.d_branch);
+      store_row(branch.as<float>() + (done + i) * branch.stride[0], layout_.d_branch, layout_.dtype,
+                to_branch.as<std::byte>() + i * element * layout_.d_branch);
     }
     VESTIGE_TRY(commit_rows(n, stream));
     done += n;

@@ -40,7 +40,10 @@ class BlockCache final : public LayerCache {
   }
   int64_t rows_until_close() const override { return block_rows() - rows_.n_tail(); }
   Status append(const ConstTensorView& rows, Stream& stream) override {
-    return guarded([&] { return append_rows(rows, stream); });
+    return guarded([&] { return append_whole(rows, stream); });
+  }
+  Status append(const ConstTensorView& content, const ConstTensorView& branch, Stream& stream) override {
+    return guarded([&] { return append_parts(content, branch, stream); });
   }
   Status observe(const ConstTensorView& queries, int64_t first_position, Stream& stream) override {
     return guarded([&] { return score_queries(queries, first_position, stream); });
@@ -78,7 +81,8 @@ class BlockCache final : public LayerCache {
  private:
   // The bodies of the public functions, which may throw what the standard library throws.
   Status commit_rows(int64_t n, Stream& stream);
-  Status append_rows(const ConstTensorView& rows, Stream& stream);
+  Status append_whole(const ConstTensorView& rows, Stream& stream);
+  Status append_parts(const ConstTensorView& content, const ConstTensorView& branch, Stream& stream);
   Status score_queries(const ConstTensorView& queries, int64_t first_position, Stream& stream);
   Status select_anew(Stream& stream);
   Status fit_index(const ConstTensorView& queries, const ConstTensorView& value_gram, Stream& stream);

@@ -31,6 +31,9 @@ Result<std::unique_ptr<LayerCache>> LayerCache::create(const RowLayout& layout, 
                                                        std::shared_ptr<const CachePolicy> policy) {
   if (policy == nullptr) return invalid_argument("policy is null");
   if (layout.d_content < 1) return invalid_argument("d_content = %d, want at least 1", layout.d_content);
+  if (!layout.scored_content && layout.d_branch < 1) {
+    return invalid_argument("d_branch = %d, want at least 1 where content is not scored", layout.d_branch);
+  }
   if (layout.d_branch < 0) return invalid_argument("d_branch = %d, want at least 0", layout.d_branch);
   if (layout.dtype != DType::kBF16 && layout.dtype != DType::kF32) {
     return invalid_argument("row dtype = %s, want BF16 or F32", dtype_name(layout.dtype));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/json.h"
 #include "vestige/version.h"
@@ -24,12 +25,15 @@ std::string policy_text(const PolicyConfig& policy) {
 std::string layers_text(const std::vector<CacheLayer>& layers) {
   ordered_json out = ordered_json::array();
   for (const CacheLayer& l : layers) {
-    out.push_back({{"layer", l.layer},
-                   {"d_content", l.layout.d_content},
-                   {"d_branch", l.layout.d_branch},
-                   {"dtype", dtype_name(l.layout.dtype)},
-                   {"h_q", l.h_q},
-                   {"scale", l.scale}});
+    ordered_json item = {{"layer", l.layer},
+                         {"d_content", l.layout.d_content},
+                         {"d_branch", l.layout.d_branch},
+                         {"dtype", dtype_name(l.layout.dtype)},
+                         {"h_q", l.h_q},
+                         {"scale", l.scale}};
+    if (l.head >= 0) item["head"] = l.head;
+    if (!l.layout.scored_content) item["scored_content"] = false;
+    out.push_back(std::move(item));
   }
   return out.dump();
 }
@@ -79,7 +83,13 @@ Result<std::vector<CacheLayer>> parse_layers(const json& value) {
     VESTIGE_ASSIGN(const double scale, number(item, "scale"));
     if (!(scale > 0 && scale <= 1e6)) return data_loss("metadata: scale = %g, want (0, 1e6]", scale);
     l.scale = static_cast<float>(scale);
-    if (!layers.empty() && l.layer <= layers.back().layer) return data_loss("metadata: layers are not in order");
+    if (item.contains("head")) {
+      VESTIGE_ASSIGN(l.head, int_in(item, "head", 0, kMost));
+    }
+    if (item.contains("scored_content")) l.layout.scored_content = item.at("scored_content").get<bool>();
+    if (!l.layout.scored_content && l.layout.d_branch < 1) return data_loss("metadata: a layer has nothing to score");
+    const auto place = [](const CacheLayer& x) { return std::pair(x.layer, x.head); };
+    if (!layers.empty() && place(l) <= place(layers.back())) return data_loss("metadata: layers are not in order");
     layers.push_back(l);
   }
   return layers;
@@ -115,7 +125,10 @@ Status check_version(const std::string& format, const std::string& version_text)
 
 }  // namespace
 
-std::string layer_prefix(const CacheLayer& layer) { return "layers." + std::to_string(layer.layer) + "."; }
+std::string layer_prefix(const CacheLayer& layer) {
+  const std::string prefix = "layers." + std::to_string(layer.layer) + ".";
+  return layer.head < 0 ? prefix : prefix + "heads." + std::to_string(layer.head) + ".";
+}
 
 std::string path_hint(const std::string& path) {
   std::error_code failed;

@@ -23,7 +23,7 @@ inline constexpr char kTokens[] = "tokens";
 inline constexpr char kLastHidden[] = "last_hidden";
 inline constexpr char kStatePrefix[] = "state.";
 
-/// Prefix of one attention layer's tensors.
+/// Prefix of the tensors of one attention layer, or of one of its key-value heads.
 std::string layer_prefix(const CacheLayer& layer);
 
 /// The __metadata__ of a file, as values.

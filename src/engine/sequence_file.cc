@@ -23,7 +23,7 @@ Status check_match(const Engine& engine, const ContextFile& file) {
   bool same = layers.size() == info.cache_layers.size();
   for (size_t i = 0; same && i < layers.size(); ++i) {
     const CacheLayer &a = layers[i], &b = info.cache_layers[i];
-    same = a.layer == b.layer && a.layout == b.layout && a.h_q == b.h_q && a.scale == b.scale;
+    same = a.layer == b.layer && a.head == b.head && a.layout == b.layout && a.h_q == b.h_q && a.scale == b.scale;
   }
   return same ? Status()
               : mismatch("%s holds layers of another layout, head count or scale than the model has",

@@ -55,6 +55,11 @@ Result<Config> Config::read(const std::string& dir) {
 
 bool Config::has(const char* key) const { return lookup(node_->object, key) != nullptr; }
 
+bool Config::is_null(const char* key) const {
+  const auto at = node_->object.find(key);
+  return at != node_->object.end() && at->is_null();
+}
+
 Result<int64_t> Config::integer(const IntKey& want) const {
   const json* value = lookup(node_->object, want.key);
   if (value == nullptr) value = lookup(node_->object, want.alias);

@@ -40,6 +40,8 @@ class Config {
 
   /// True if the key is there and not null.
   bool has(const char* key) const;
+  /// True if the key is there and null.
+  bool is_null(const char* key) const;
   Result<int64_t> integer(const IntKey& want) const;
   Result<double> real(const RealKey& want) const;
   Result<bool> flag(const char* key, bool absent) const;

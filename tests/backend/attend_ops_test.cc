@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "tests/backend/attend_prefill_cases.h"
+#include "tests/backend/attend_prefill_gqa_cases.h"
 #include "tests/backend/attend_rows_cases.h"
 #include "tests/backend/merge_parts_cases.h"
 #include "tests/backend/rows_fixture.h"
@@ -300,6 +301,139 @@ TEST(AttendPrefill, EqualsAbsorbedAttention) {
     const Floats got(out.begin() + i * c.h * c.d_v, out.begin() + (i + 1) * c.h * c.d_v);
     EXPECT_TRUE(close(got, want, 1e-5));
   }
+}
+
+/// Rows of each key-value head and queries of one case.
+struct PrefillGqa {
+  AttendPrefillGqaCase c;
+  std::vector<Rows> rows;
+  Floats q;  ///< of positions 0 .. position + t - 1
+
+  explicit PrefillGqa(const AttendPrefillGqaCase& in) : c(in), q(numbers(n_rows() * c.h * c.layout.d_branch, 41)) {
+    for (int64_t g = 0; g < c.n_kv; ++g) {
+      rows.emplace_back(numbers(n_rows() * c.layout.d_row(), 50 + static_cast<uint64_t>(g)),
+                        RowsSpec{c.layout, n_rows(), c.page_rows, false});
+    }
+  }
+  int64_t n_rows() const { return c.position + c.t; }
+  float scale() const { return 2.0f / static_cast<float>(c.layout.d_branch); }
+
+  Floats attend(int64_t position, int64_t t, Stream& s) const {
+    const RowLayout& l = c.layout;
+    Floats out(static_cast<size_t>(t * c.h * l.d_content), 7.0f);
+    std::vector<RowPages> pages;
+    for (const Rows& one : rows) {
+      pages.push_back(one.pages());
+      pages.back().n_rows = position + t;
+    }
+    EXPECT_TRUE(
+        ok(ops::attend_prefill_gqa({.q = {q.data() + position * c.h * l.d_branch, DType::kF32, {t, c.h, l.d_branch}},
+                                    .rows = pages,
+                                    .out = {out.data(), DType::kF32, {t, c.h, l.d_content}},
+                                    .position = position,
+                                    .scale = scale()},
+                                   s)));
+    return out;
+  }
+};
+
+TEST(AttendPrefillGqa, CpuAgreesWithRef) {
+  for (const AttendPrefillGqaCase& c : attend_prefill_gqa_cases()) {
+    SCOPED_TRACE(c.name);
+    const PrefillGqa prefill(c);
+    check_backends([&](Stream& s) { return prefill.attend(c.position, c.t, s); }, c.bound);
+  }
+}
+
+TEST(AttendPrefillGqa, HandWorked) {
+  // Two key heads of one query head each, rows [value ; key]. Head 0: 4 and 8 by 1/4 and 3/4; head 1: 5, then half
+  // of 5.
+  const RowLayout layout = {.d_content = 1, .d_branch = 1, .dtype = DType::kF32, .scored_content = false};
+  const Rows first({4, 0, 8, 1}, {layout, 2, 2, false}), second({5, 2, 0, 2}, {layout, 2, 2, false});
+  const Floats q = {5, 1, std::log(3.0f), 9};
+  const std::vector<RowPages> rows = {first.pages(), second.pages()};
+  for (const char* backend : {"ref", "cpu"}) {
+    Floats out(4);
+    EXPECT_TRUE(ok(ops::attend_prefill_gqa(
+        {.q = {q.data(), DType::kF32, {2, 2, 1}}, .rows = rows, .out = {out.data(), DType::kF32, {2, 2, 1}}},
+        *stream(backend))));
+    EXPECT_TRUE(close(out, {4, 5, 7, 2.5f}, 1e-6));
+  }
+}
+
+TEST(AttendPrefillGqa, BitsDoNotDependOnCallBorders) {
+  const PrefillGqa prefill({"cut", 0, 700, 4, 2, {24, 32, DType::kBF16, false}, 256, 0});
+  const auto s = stream("cpu", 2);
+  const Floats whole = prefill.attend(0, 700, *s);
+  for (const std::vector<int64_t>& cuts : {std::vector<int64_t>{0, 256, 700}, {0, 1, 130, 131, 699, 700}}) {
+    Floats joined;
+    for (size_t i = 0; i + 1 < cuts.size(); ++i) {
+      const Floats part = prefill.attend(cuts[i], cuts[i + 1] - cuts[i], *s);
+      joined.insert(joined.end(), part.begin(), part.end());
+    }
+    EXPECT_TRUE(same_bits(joined, whole));
+  }
+}
+
+// Decode attention over the same rows, one key head after the other, with queries of d_row.
+TEST(AttendPrefillGqa, EqualsAttentionOverRows) {
+  const PrefillGqa prefill({"rows", 0, 150, 6, 2, {24, 32, DType::kF32, false}, 64, 0});
+  const auto s = stream("cpu", 2);
+  const Floats out = prefill.attend(0, 150, *s);
+  for (int64_t i : {int64_t{0}, int64_t{77}, int64_t{149}}) {
+    for (int64_t g = 0; g < 2; ++g) {
+      Floats q(3 * 56, NAN);  // the content part is not read
+      for (int64_t head = 0; head < 3; ++head) {
+        std::copy_n(prefill.q.data() + (i * 6 + g * 3 + head) * 32, 32, q.data() + head * 56 + 24);
+      }
+      RowPages pages = prefill.rows[static_cast<size_t>(g)].pages();
+      pages.n_rows = i + 1;
+      const Floats want = attend(q, 3, {{pages}}, prefill.scale(), *s).out;
+      const auto at = out.begin() + (i * 6 + g * 3) * 24;
+      EXPECT_TRUE(close(Floats(at, at + 3 * 24), want, 1e-5)) << i << " " << g;
+    }
+  }
+}
+
+TEST(AttendRows, ContentThatIsNotScoredIsNotRead) {
+  const RowLayout layout = {.d_content = 1, .d_branch = 1, .dtype = DType::kF32, .scored_content = false};
+  const Rows rows({4, 0, 8, 1}, {layout, 2, 2, false});
+  for (const char* backend : {"ref", "cpu"}) {
+    const Part part = attend({std::nanf(""), std::log(3.0f)}, 1, {{rows.pages()}}, 1.0f, *stream(backend));
+    EXPECT_TRUE(close(part.out, {7.0f}, 1e-6));
+    EXPECT_TRUE(close(part.lse, {std::log(4.0f)}, 1e-6));
+  }
+}
+
+TEST(AttendPrefillGqa, BadParamsAreRefused) {
+  const RowLayout layout = {.d_content = 3, .d_branch = 2, .dtype = DType::kF32, .scored_content = false};
+  const Rows one(numbers(20, 1), {layout, 4, 4, false});
+  Floats x(64);
+  std::vector<RowPages> rows = {one.pages(), one.pages()};
+  const auto params = [&] {
+    return AttendPrefillGqaParams{.q = {x.data(), DType::kF32, {3, 4, 2}},
+                                  .rows = rows,
+                                  .out = {x.data(), DType::kF32, {3, 4, 3}},
+                                  .position = 1};
+  };
+  EXPECT_TRUE(ok(attend_prefill_gqa_check(params())));
+  AttendPrefillGqaParams bad = params();
+  bad.position = 2;
+  EXPECT_TRUE(refused(attend_prefill_gqa_check(bad), "position = 2 with 3 queries and 4 rows"));
+  bad = params();
+  bad.q.shape[1] = 3;
+  EXPECT_TRUE(refused(attend_prefill_gqa_check(bad), "2 key heads"));
+  bad = params();
+  bad.q.shape[2] = 5;
+  EXPECT_TRUE(refused(attend_prefill_gqa_check(bad), "q is"));
+  rows[1].n_rows = 3;
+  EXPECT_TRUE(refused(attend_prefill_gqa_check(params()), "3 rows"));
+  rows[1].layout.d_branch = 0;
+  EXPECT_TRUE(refused(attend_prefill_gqa_check(params()), "d_branch > 0"));
+  for (RowPages& pages : rows) pages = one.pages(), pages.layout.scored_content = true;
+  EXPECT_TRUE(refused(attend_prefill_gqa_check(params()), "scored content"));
+  rows.clear();
+  EXPECT_TRUE(refused(attend_prefill_gqa_check(params()), "0 key heads"));
 }
 
 TEST(AttendOps, BadParamsAreRefused) {

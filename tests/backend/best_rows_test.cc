@@ -15,7 +15,7 @@ constexpr float kInf = std::numeric_limits<float>::infinity();
 TEST(BestRows, CpuAgreesWithRef) {
   for (const BestRowsCase& c : best_rows_cases()) {
     SCOPED_TRACE(c.name);
-    const RowLayout layout = {.d_content = c.d_content, .d_branch = c.d_branch, .dtype = c.dtype};
+    const RowLayout layout = {c.d_content, c.d_branch, c.dtype, c.scored_content};
     const int64_t d = layout.d_row();
     const Rows rows(numbers(c.n_rows * d, 61), {layout, c.n_rows, c.page_rows, false});
     const Floats q = numbers(c.n_queries * d, 62);

@@ -161,6 +161,50 @@ TEST(ScoreMoments, HandWorked) {
   }
 }
 
+// Rows [value ; key]: the value may be anything, and so may the query's part in its place.
+TEST(ObserveOps, ContentThatIsNotScoredIsNotRead) {
+  const RowLayout layout = {.d_content = 1, .d_branch = 1, .dtype = DType::kF32, .scored_content = false};
+  const Rows rows({kInf, 0.0f, NAN, 1.0f}, {layout, 2, 2, false});
+  const Floats q = {NAN, std::log(3.0f)};
+  const std::vector<int32_t> limit = {2};
+  for (const char* backend : {"ref", "cpu"}) {
+    const auto s = stream(backend);
+    std::vector<int64_t> mass(2);
+    EXPECT_TRUE(ok(ops::attend_mass({.q = {q.data(), DType::kF32, {1, 1, 2}},
+                                     .rows = rows.pages(),
+                                     .first_position = 1,
+                                     .mass = {mass.data(), DType::kI64, {2}}},
+                                    *s)));
+    EXPECT_NEAR(double(mass[0]) * kMassUnit, 0.25, 1e-6);
+    EXPECT_NEAR(double(mass[1]) * kMassUnit, 0.75, 1e-6);
+    Floats mean(2), variance(2), best(1), upper(2), lower(2), radius(1);
+    EXPECT_TRUE(ok(ops::score_moments({.q = {q.data(), DType::kF32, {1, 1, 2}},
+                                       .rows = rows.pages(),
+                                       .mean = {mean.data(), DType::kF32, {1, 2}},
+                                       .variance = {variance.data(), DType::kF32, {1, 2}}},
+                                      *s)));
+    EXPECT_TRUE(close(mean, {0, std::log(3.0f)}, 1e-6));
+    std::vector<int32_t> arg(1);
+    EXPECT_TRUE(ok(ops::best_rows({.q = {q.data(), DType::kF32, {1, 2}},
+                                   .rows = rows.pages(),
+                                   .limit = {limit.data(), DType::kI32, {1}},
+                                   .best = {best.data(), DType::kF32, {1}},
+                                   .arg = {arg.data(), DType::kI32, {1}}},
+                                  *s)));
+    EXPECT_TRUE(close(best, {std::log(3.0f)}, 1e-6));
+    EXPECT_EQ(arg[0], 1);
+    EXPECT_TRUE(ok(ops::digest_pages({.rows = rows.pages(),
+                                      .page_rows = 2,
+                                      .upper = {upper.data(), DType::kF32, {1, 2}},
+                                      .lower = {lower.data(), DType::kF32, {1, 2}},
+                                      .radius = {radius.data(), DType::kF32, {1}}},
+                                     *s)));
+    EXPECT_EQ(upper, (Floats{0, 1}));
+    EXPECT_EQ(lower, (Floats{0, 0}));
+    EXPECT_LT(radius[0], 1e-4f);
+  }
+}
+
 /// Rows of one sequence of a case, and their digests on a stream.
 struct Pages {
   Rows rows;

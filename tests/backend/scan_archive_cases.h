@@ -40,13 +40,14 @@ struct BestRowsCase {
   int32_t d_content, d_branch;
   DType dtype;
   bool mask;
+  bool scored_content = true;
 };
 
 inline const std::vector<BestRowsCase>& best_rows_cases() {
   static const std::vector<BestRowsCase> kCases = {
       {"no_rows", 3, 0, 64, 16, 4, DType::kF32, false},      {"one", 1, 1, 64, 16, 4, DType::kBF16, false},
       {"model", 70, 700, 256, 512, 64, DType::kBF16, true},  {"odd", 129, 515, 100, 21, 3, DType::kF32, true},
-      {"no_branch", 5, 257, 64, 32, 0, DType::kBF16, false},
+      {"no_branch", 5, 257, 64, 32, 0, DType::kBF16, false}, {"gqa", 70, 300, 64, 24, 40, DType::kBF16, true, false},
   };
   return kCases;
 }

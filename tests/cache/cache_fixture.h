@@ -28,7 +28,7 @@ struct Shape {
   RowLayout layout;
   int32_t block_rows = 64;
   int32_t h_q = 3;
-  float scale() const { return 1.0f / std::sqrt(static_cast<float>(layout.d_row())); }
+  float scale() const { return 1.0f / std::sqrt(static_cast<float>(layout.d_scored())); }
 };
 
 inline std::unique_ptr<Stream> make_stream(int32_t n_threads = 2, const std::string& backend = "cpu") {
@@ -53,7 +53,8 @@ inline std::vector<float> make_rows(int64_t n, const RowLayout& layout, uint64_t
   return rows;
 }
 
-/// [n, h, d_row] f32; content in a few directions, so that a basis of few rows explains most of it.
+/// [n, h, d_row] f32; content in a few directions, so that a basis of few rows explains most of it (or zero, where it
+/// is not scored).
 inline std::vector<float> make_queries(int64_t n, int32_t h, const RowLayout& layout, uint64_t seed = 2) {
   std::mt19937_64 rng(seed), fixed(99);
   std::normal_distribution<float> normal;
@@ -69,7 +70,7 @@ inline std::vector<float> make_queries(int64_t n, int32_t h, const RowLayout& la
       for (int j = 0; k < layout.d_content && j < kDirections; ++j) {
         x += weight[j] * directions[static_cast<size_t>(j * layout.d_content + k)];
       }
-      q.push_back(x);
+      q.push_back(k < layout.scored_begin() ? 0.0f : x);
     }
   }
   return q;

@@ -168,6 +168,7 @@ struct Case {
 std::vector<Case> cases() {
   const Shape f32 = {{48, 16, DType::kF32}, 128, 4}, bf16 = {{48, 16, DType::kBF16}, 128, 4};
   const Shape one_head = {{64, 8, DType::kF32}, 128, 1}, model = {{512, 64, DType::kBF16}, 256, 8};
+  const Shape key_value = {{32, 32, DType::kBF16, false}, 128, 3};
   return {
       {"peaked_f32", peaked, f32, 12},
       {"peaked_bf16", peaked, bf16, 12},
@@ -197,6 +198,10 @@ std::vector<Case> cases() {
       {"one_head_f32", peaked, one_head, 12},
       {"one_head_alike", look_alikes, one_head, 12},
       {"provisional_f32", peaked, f32, 12, false},
+      {"peaked_gqa", peaked, key_value, 12},
+      {"alike_gqa", look_alikes, key_value, 12},
+      {"planted_gqa", planted_unseen, key_value, 12},
+      {"sizes_gqa", all_sizes, key_value, 12},
       {"provisional_alike", look_alikes, bf16, 12, false},
   };
 }
@@ -222,6 +227,12 @@ Checks run(const Case& c, const Variant& variant, Stream& stream) {
   Data data = random_data(c.shape, n, 5);
   Draw draw(17);
   c.make(c.shape, n, draw, &data);
+  const int64_t d = c.shape.layout.d_row();
+  for (std::vector<float>* queries : {&data.prompt, &data.live}) {
+    for (size_t i = 0; i < queries->size(); i += static_cast<size_t>(d)) {
+      std::fill_n(queries->data() + i, c.shape.layout.scored_begin(), 0.0f);
+    }
+  }
   std::map<std::string, double> settings = variant.settings;
   if (c.shape.layout.d_content >= 512) {  // the sizes that a model has
     settings.erase("code_bytes");

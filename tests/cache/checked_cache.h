@@ -74,6 +74,10 @@ class CheckedCache final : public LayerCache {
     VESTIGE_TRY(inner_->append(rows, stream));
     return follow(stream);
   }
+  Status append(const ConstTensorView& content, const ConstTensorView& branch, Stream& stream) override {
+    VESTIGE_TRY(inner_->append(content, branch, stream));
+    return follow(stream);
+  }
   Status share_rows(const LayerCache& from, Stream& stream) override { return inner_->share_rows(from, stream); }
   Status observe(const ConstTensorView& queries, int64_t first, Stream& stream) override {
     return inner_->observe(queries, first, stream);

@@ -73,6 +73,19 @@ class CliTest(unittest.TestCase):
 
     # Good runs.
 
+    def test_grouped_query_attention(self):
+        model = make_model(self.folder / "llama", fixture="llama_tiny")
+        done = self.run_vestige("generate", "-m", model, "-p", "Once upon", "-n", 5, "--json")
+        self.expect(done, OK)
+        self.assertLessEqual(len(json.loads(done.stdout)["tokens"]), 5)
+        context = self.folder / "doc.vctx"
+        self.expect(self.run_vestige("compress", "-m", model, "-i", self.document, "-o", context, "--block-rows", 64), OK)
+        self.expect(self.run_vestige("ask", context, "What night was it?", "-n", 4), OK)
+        done = self.run_vestige("inspect", context, "--json")
+        self.expect(done, OK)
+        layers = json.loads(done.stdout)["attention_layers"]
+        self.assertEqual([(layer["layer"], layer["kv_head"]) for layer in layers], [(0, 0), (0, 1), (1, 0), (1, 1)])
+
     def test_version_and_help(self):
         self.assertRegex(self.run_vestige("--version").stdout.decode(), r"^vestige \d+\.\d+\.\d+\n$")
         self.assertIn(b"Exit codes", self.run_vestige("--help").stdout)

@@ -1,10 +1,10 @@
-"""A model folder for command-line tests: tests/parity/moe_tiny with a tokenizer of 256 bytes put beside it."""
+"""A model folder for command-line tests: one of tests/parity with a tokenizer of 256 bytes put beside it."""
 
 import json
 import shutil
 from pathlib import Path
 
-SOURCE = Path(__file__).resolve().parent.parent / "parity" / "moe_tiny"
+PARITY = Path(__file__).resolve().parent.parent / "parity"
 WINDOW = 4096  # model_max_length in its config.json; one byte is one token
 
 
@@ -15,11 +15,12 @@ def byte_alphabet() -> list[str]:
     return [chr(b if b in plain else next(others)) for b in range(256)]
 
 
-def make_model(folder: Path, salt: str = "") -> Path:
-    """`salt` goes into config.json, and so into the model's identity."""
+def make_model(folder: Path, salt: str = "", fixture: str = "moe_tiny") -> Path:
+    """`salt` goes into config.json, and so into the model's identity; the fixture has a vocabulary of 256 or more."""
+    source = PARITY / fixture
     folder.mkdir()
-    shutil.copy(SOURCE / "model.safetensors", folder)
-    (folder / "config.json").write_text((SOURCE / "config.json").read_text() + salt)
+    shutil.copy(source / "model.safetensors", folder)
+    (folder / "config.json").write_text((source / "config.json").read_text() + salt)
     level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
     (folder / "tokenizer.json").write_text(json.dumps({
         "version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None,

@@ -20,6 +20,7 @@ std::vector<Case> cases() {
       {"small_f32", {{80, 16, DType::kF32}, 64, 3}},
       {"small_bf16", {{80, 16, DType::kBF16}, 128, 2}},
       {"kimi_bf16", {{512, 64, DType::kBF16}, 64, 4}},
+      {"gqa_bf16", {{32, 48, DType::kBF16, false}, 64, 3}},  // [value ; key]
   };
   // Policies whose settings change what is stored or attended.
   const std::multimap<std::string, std::pair<const char*, std::map<std::string, double>>> more = {

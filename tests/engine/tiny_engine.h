@@ -1,6 +1,6 @@
 #pragma once
 
-// A small random model (tests/parity/moe_tiny) with a tokenizer put beside it, in a folder of its own.
+// A small random model (one of tests/parity) with a tokenizer put beside it, in a folder of its own.
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -49,13 +49,15 @@ inline void write_bytes(const std::string& path, const std::string& bytes) {
 }
 
 /// @param salt goes into config.json, and so into the model's identity.
-inline std::string make_tiny_model(const ScratchFolder& folder, const std::string& name, const std::string& salt = "") {
+/// @param fixture with a vocabulary of 256 or more
+inline std::string make_tiny_model(const ScratchFolder& folder, const std::string& name, const std::string& salt = "",
+                                   const std::string& fixture = "moe_tiny") {
   const fs::path source = fs::path(VESTIGE_SOURCE_DIR) / "tests";
   const std::string dir = folder.file(name);
   fs::create_directory(dir);
-  fs::copy_file(source / "parity/moe_tiny/model.safetensors", dir + "/model.safetensors");
+  fs::copy_file(source / "parity" / fixture / "model.safetensors", dir + "/model.safetensors");
   fs::copy_file(source / "tokenizer/split_tiny/tokenizer.json", dir + "/tokenizer.json");
-  write_bytes(dir + "/config.json", read_bytes((source / "parity/moe_tiny/config.json").string()) + salt);
+  write_bytes(dir + "/config.json", read_bytes((source / "parity" / fixture / "config.json").string()) + salt);
   return dir;
 }
 

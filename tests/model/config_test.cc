@@ -8,6 +8,7 @@
 #include "checkpoint.h"
 #include "model/arch/deepseek_v2.h"
 #include "model/arch/kimi_linear.h"
+#include "model/arch/llama.h"
 
 namespace vestige {
 namespace {
@@ -215,6 +216,121 @@ TEST(KimiLinearConfigTest, LayerTypesWin) {
   ASSERT_TRUE(c.ok()) << c.status().message();
   EXPECT_EQ(c->is_kda, (std::vector<bool>{false, true, true, false}));
   EXPECT_EQ(c->is_dense, (std::vector<bool>{true, true, true, false}));
+}
+
+Result<DecoderConfig> read_llama(const std::string& text, LlamaKind kind) {
+  return read_llama_config(parse(text), kind);
+}
+
+std::string llama_text(const char* fixture) {
+  return read_text(std::string(VESTIGE_SOURCE_DIR "/tests/parity/") + fixture + "/config.json");
+}
+
+TEST(LlamaConfigTest, ReadsEveryKey) {
+  const auto llama = read_llama(llama_text("llama_tiny"), LlamaKind::kLlama);
+  ASSERT_TRUE(llama.ok()) << llama.status().message();
+  EXPECT_EQ(llama->arch, "llama");
+  EXPECT_EQ(llama->gqa.n_heads, 6);
+  EXPECT_EQ(llama->gqa.h_q(), 3);
+  EXPECT_EQ(llama->gqa.d_head, 12);
+  EXPECT_FALSE(llama->gqa.qkv_bias || llama->gqa.o_bias || llama->gqa.qk_norm);
+  EXPECT_TRUE(llama->tied_head);
+  EXPECT_EQ(llama->max_tokens, 4096);
+  const auto mistral = read_llama(llama_text("mistral_tiny"), LlamaKind::kMistral);
+  ASSERT_TRUE(mistral.ok()) << mistral.status().message();
+  EXPECT_EQ(mistral->gqa.d_head, 8) << "hidden_size / num_attention_heads";
+  const auto qwen2 = read_llama(llama_text("qwen2_tiny"), LlamaKind::kQwen2);
+  ASSERT_TRUE(qwen2.ok()) << qwen2.status().message();
+  EXPECT_TRUE(qwen2->gqa.qkv_bias && !qwen2->gqa.o_bias);
+  const auto qwen3 = read_llama(llama_text("qwen3_tiny"), LlamaKind::kQwen3);
+  ASSERT_TRUE(qwen3.ok()) << qwen3.status().message();
+  EXPECT_TRUE(qwen3->gqa.qkv_bias && qwen3->gqa.o_bias && qwen3->gqa.qk_norm);
+}
+
+// The least that transformers' own classes would take, and what they make of it.
+TEST(LlamaConfigTest, FillsInWhatIsAbsent) {
+  const std::string least = R"({"vocab_size": 96, "hidden_size": 256, "intermediate_size": 48, "num_hidden_layers": 1,
+                                "num_attention_heads": 32)";
+  const auto llama = read_llama(least + "}", LlamaKind::kLlama);
+  ASSERT_TRUE(llama.ok()) << llama.status().message();
+  EXPECT_EQ(llama->gqa.n_kv, 32);
+  EXPECT_EQ(llama->gqa.d_head, 8);
+  EXPECT_EQ(llama->max_tokens, 2048);
+  EXPECT_FLOAT_EQ(llama->eps, 1e-6f);
+  EXPECT_FALSE(llama->gqa.rotation.interleaved);
+  EXPECT_FLOAT_EQ(llama->gqa.rotation.frequencies[1], 0.1f) << "theta = 10000";
+  const auto mistral = read_llama(least + ", \"sliding_window\": null}", LlamaKind::kMistral);
+  ASSERT_TRUE(mistral.ok()) << mistral.status().message();
+  EXPECT_EQ(mistral->gqa.n_kv, 8);
+  const auto null_heads =
+      read_llama(least + R"(, "sliding_window": null, "num_key_value_heads": null})", LlamaKind::kMistral);
+  ASSERT_TRUE(null_heads.ok()) << null_heads.status().message();
+  EXPECT_EQ(null_heads->gqa.n_kv, 32);
+  EXPECT_EQ(read_llama(least + "}", LlamaKind::kQwen3)->gqa.d_head, 128);
+  EXPECT_EQ(read_llama(least + "}", LlamaKind::kMistral).status().message(),
+            "config.json: sliding_window = 4096 below max_position_embeddings = 131072, want null");
+  EXPECT_TRUE(
+      read_llama(least + ", \"sliding_window\": 4096, \"max_position_embeddings\": 4096}", LlamaKind::kMistral).ok());
+}
+
+TEST(LlamaConfigTest, RefusesWhatItCannotCompute) {
+  constexpr StatusCode kUnsupported = StatusCode::kUnsupported;
+  const Edit edits[] = {
+      {"\"num_attention_heads\": 6,", "", "num_attention_heads is missing"},
+      {"\"num_attention_heads\": 6", "\"num_attention_heads\": 0", "num_attention_heads = 0, want"},
+      {"\"num_attention_heads\": 6", "\"num_attention_heads\": 99999999999", "num_attention_heads = 99999999999"},
+      {"\"num_key_value_heads\": 2", "\"num_key_value_heads\": 0", "num_key_value_heads = 0, want"},
+      {"\"num_key_value_heads\": 2", "\"num_key_value_heads\": 12", "num_key_value_heads = 12, want"},
+      {"\"num_key_value_heads\": 2", "\"num_key_value_heads\": 4", "num_key_value_heads = 4, want a divisor"},
+      {"\"head_dim\": 12", "\"head_dim\": 0", "head_dim = 0, want"},
+      {"\"head_dim\": 12", "\"head_dim\": 11", "head_dim = 11, want an even number"},
+      {"\"head_dim\": 12", "\"head_dim\": 2048", "head_dim = 2048, want an integer in [1, 1024]"},
+      {"\"hidden_size\": 36", "\"hidden_size\": 65536", "want a multiple"},
+      {"\"hidden_size\": 36", "\"hidden_size\": 0", "hidden_size = 0, want"},
+      {"\"rope_theta\": 50.0", "\"rope_theta\": 0", "rope_theta = 0, want"},
+      {"\"llama3\"", "\"longrope\"", "rope_type = \"longrope\"", kUnsupported},
+      {"\"llama3\"", "\"yarn\"", "rope_type = \"yarn\"", kUnsupported},
+      {"\"factor\": 4.0", "\"factor\": 0", "factor = 0, want"},
+      {"\"low_freq_factor\": 1.0,", "", "low_freq_factor = (missing)"},
+      {"\"high_freq_factor\": 4.0", "\"high_freq_factor\": 1.0", "want more than low_freq_factor = 1"},
+      {"\"original_max_position_embeddings\": 32", "\"original_max_position_embeddings\": -1", "= -1, want"},
+      {"\"mlp_bias\": false", "\"mlp_bias\": true", "mlp_bias = true", kUnsupported},
+      {"\"mlp_bias\": false", "\"partial_rotary_factor\": 0.5", "partial_rotary_factor", kUnsupported},
+      {"\"mlp_bias\": false", "\"layer_types\": [\"sliding_attention\"]", "sliding_attention", kUnsupported},
+      {"\"silu\"", "\"gelu\"", "hidden_act = \"gelu\"", kUnsupported},
+      {"\"attention_bias\": false", "\"attention_bias\": 1", "attention_bias = 1, want true or false"},
+  };
+  for (const Edit& edit : edits) {
+    std::string text = llama_text("llama_tiny");
+    ASSERT_NE(text.find(edit.from), std::string::npos) << edit.from;
+    text.replace(text.find(edit.from), std::strlen(edit.from), edit.to);
+    if (edit.message == std::string("want a multiple")) {  // head_dim would hide it
+      text.replace(text.find("\"head_dim\": 12,"), std::strlen("\"head_dim\": 12,"), "");
+    }
+    const Status status = read_llama(text, LlamaKind::kLlama).status();
+    EXPECT_EQ(status.code(), edit.code) << edit.to << ": " << status.message();
+    EXPECT_NE(status.message().find(edit.message), std::string::npos) << edit.to << ": " << status.message();
+  }
+  std::string windowed = llama_text("qwen2_tiny");
+  windowed.replace(windowed.find("\"use_sliding_window\": false"), 27, "\"use_sliding_window\": true");
+  EXPECT_EQ(read_llama(windowed, LlamaKind::kQwen2).status().message(), "config.json: use_sliding_window = true");
+}
+
+// Frequencies of transformers 5.24's LlamaRotaryEmbedding for Llama-3.1-8B's config: six of its 64 pairs.
+TEST(RotationTest, Llama3IsThatOfTransformers) {
+  const auto got = read_gqa_rotation(parse(R"({"rope_theta": 500000.0, "rope_scaling": {"factor": 8.0,
+      "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192,
+      "rope_type": "llama3"}})"),
+                                     128, 131072);
+  ASSERT_TRUE(got.ok()) << got.status().message();
+  const std::pair<size_t, float> pairs[] = {{0, 1.0f},
+                                            {20, 0.0165604409f},
+                                            {30, 0.00137189368f},
+                                            {31, 0.00085675146f},
+                                            {35, 9.55621217e-05f},
+                                            {63, 3.06892588e-07f}};
+  for (const auto& [i, want] : pairs) EXPECT_NEAR(got->frequencies[i], want, 1e-6f * want) << i;
+  EXPECT_FLOAT_EQ(got->scale, 1.0f);
 }
 
 }  // namespace

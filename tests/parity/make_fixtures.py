@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes the parity fixtures: what transformers' own models compute, for our engine to be held against.
 
-    make_fixtures.py [--only moe|deepseek|deepseek_dense|kimi_rope|nano] [--model FOLDER]
+    make_fixtures.py [--only moe|deepseek|deepseek_dense|kimi_rope|llama|mistral|qwen2|qwen3|nano] [--model FOLDER]
 
 writes, from NAME_tiny/config.json, NAME_tiny/{model,expected}.safetensors of the random models and, of the model in FOLDER,
 nano/expected.safetensors.
@@ -13,8 +13,10 @@ moe_tiny is a random model with every feature on, in the layout and with the ten
 checkpoints; deepseek_tiny is one of `deepseek_v2` with a query latent, YaRN and experts, deepseek_dense_tiny one
 without those and with a tied head. kimi_rope_tiny turns the branch of Kimi Linear's latent attention by the position:
 transformers has no such code, so `turned` below does it, in float64 from the formula, on the way into attention.
+llama_tiny has positions of type llama3 and a tied head, mistral_tiny one key-value head, qwen2_tiny biases and positions
+of type linear, qwen3_tiny biases, normed queries and keys, and heads of another width than hidden_size over heads.
 
-Matrices are BF16; A_log, dt_bias and e_score_correction_bias are F32 and not BF16-exact. rms_norm_eps is
+Matrices are BF16; A_log, dt_bias and biases are F32 and not BF16-exact. rms_norm_eps is
 1e-3 so that a wrong epsilon is seen (kv_a_layernorm's is 1e-6 whatever the config says).
 
 Hidden states come from forward hooks, because transformers' `output_hidden_states` puts the normed state in the place
@@ -35,7 +37,7 @@ import transformers
 HERE = Path(__file__).resolve().parent
 SEED = 20260117
 T_RANDOM = 70  # over one chunk of 64, and no multiple of 4
-RANDOM = ["moe", "deepseek", "deepseek_dense", "kimi_rope"]
+RANDOM = ["moe", "deepseek", "deepseek_dense", "kimi_rope", "llama", "mistral", "qwen2", "qwen3"]
 PROMPT = """The lighthouse keeper wrote in his log every evening, even when there was nothing to say. On the 3rd of \
 March, 1894, he noted: "Wind from the north-west; two ships passed, and neither answered my signal."
 
@@ -64,8 +66,39 @@ def save_safetensors(path, tensors, metadata=None):
     print(f"{path.relative_to(HERE)}: {path.stat().st_size} bytes")
 
 
+def random_gqa_weights(c, seed):
+    """Random weights of the Llama family by their hub names."""
+    gen = torch.Generator().manual_seed(seed)
+    randn = lambda *shape: torch.randn(*shape, generator=gen)
+    linear = lambda out, inn, gain=1.0: randn(out, inn) * (gain / inn**0.5)
+    norm = lambda n: 1 + 0.2 * randn(n)
+    d, width, kind = c["hidden_size"], c["intermediate_size"], c["model_type"]
+    h, n_kv = c["num_attention_heads"], c["num_key_value_heads"]
+    d_head = c.get("head_dim") or d // h
+    normed = kind == "qwen3"
+    biases = "qkv" if kind == "qwen2" else "qkvo" if c.get("attention_bias") else ""
+    w = {"model.embed_tokens.weight": randn(c["vocab_size"], d), "model.norm.weight": norm(d)}
+    if not c["tie_word_embeddings"]:
+        w["lm_head.weight"] = linear(c["vocab_size"], d, 2.0)
+    for i in range(c["num_hidden_layers"]):
+        p, a = f"model.layers.{i}.", f"model.layers.{i}.self_attn."
+        w |= {p + "input_layernorm.weight": norm(d), p + "post_attention_layernorm.weight": norm(d)}
+        gain = 0.2 if normed else 1.5  # short queries and keys: the norm's epsilon shows
+        w |= {a + "q_proj.weight": linear(h * d_head, d, gain), a + "k_proj.weight": linear(n_kv * d_head, d, gain),
+              a + "v_proj.weight": linear(n_kv * d_head, d, 1.5), a + "o_proj.weight": linear(d, h * d_head, 1.5)}
+        for x in biases:
+            w[a + f"{x}_proj.bias"] = randn(w[a + f"{x}_proj.weight"].shape[0]) * (0.2 if normed else 0.5)
+        if normed:
+            w |= {a + "q_norm.weight": 1.5 * norm(d_head), a + "k_norm.weight": 1.5 * norm(d_head)}
+        w |= {p + "mlp.gate_proj.weight": linear(width, d), p + "mlp.up_proj.weight": linear(width, d),
+              p + "mlp.down_proj.weight": linear(d, width, 1.5)}
+    return {k: t if k.endswith("bias") else t.bfloat16() for k, t in w.items()}
+
+
 def random_weights(c, seed):
     """Random weights by their hub names, scaled so that activations stay near 1 and no gate is trivial."""
+    if "kv_lora_rank" not in c:
+        return random_gqa_weights(c, seed)
     gen = torch.Generator().manual_seed(seed)
     randn = lambda *shape: torch.randn(*shape, generator=gen)
     uniform = lambda lo, hi, *shape: lo + (hi - lo) * torch.rand(*shape, generator=gen)
@@ -272,7 +305,7 @@ def make_random(name):
     c = json.loads((folder / "config.json").read_text())
     save_safetensors(folder / "model.safetensors", random_weights(c, SEED), {"format": "pt"})
     run = Runner(folder)
-    has_experts = c["first_k_dense_replace"] < c["num_hidden_layers"]
+    has_experts = c.get("first_k_dense_replace", c["num_hidden_layers"]) < c["num_hidden_layers"]
     margin_of = lambda: run.router_margins(c)[0] if has_experts else torch.tensor([np.inf])
     for seed in range(1000):
         rng, ids = np.random.default_rng([SEED, seed]), []

@@ -205,7 +205,10 @@ TEST_P(ParityTest, EveryPositionPredictsTheSameToken) {
 INSTANTIATE_TEST_SUITE_P(Fixtures, ParityTest,
                          testing::Values(Case{"moe_tiny", "ref"}, Case{"moe_tiny", "cpu"}, Case{"deepseek_tiny", "ref"},
                                          Case{"deepseek_tiny", "cpu"}, Case{"deepseek_dense_tiny", "cpu"},
-                                         Case{"kimi_rope_tiny", "cpu"}, Case{"nano", "cpu"}),
+                                         Case{"kimi_rope_tiny", "cpu"}, Case{"llama_tiny", "ref"},
+                                         Case{"llama_tiny", "cpu"}, Case{"mistral_tiny", "cpu"},
+                                         Case{"qwen2_tiny", "cpu"}, Case{"qwen3_tiny", "ref"},
+                                         Case{"qwen3_tiny", "cpu"}, Case{"nano", "cpu"}),
                          [](const auto& one) { return std::string(one.param.fixture) + "_" + one.param.backend; });
 
 }  // namespace

@@ -27,6 +27,17 @@ struct AttendPrefillParams {
 };
 Status attend_prefill_check(const AttendPrefillParams& p);
 
+/// The same for grouped-query attention, whose rows are [value ; key]. Query head i reads the rows of key-value head
+/// i / (h / n_kv). Same promises.
+struct AttendPrefillGqaParams {
+  ConstTensorView q;               ///< [t, h, d_branch] f32
+  std::span<const RowPages> rows;  ///< [n_kv], n_kv divides h: of one layout, content not scored, position + t rows
+  TensorView out;                  ///< [t, h, d_content] f32
+  int64_t position = 0;
+  float scale = 1.0f;
+};
+Status attend_prefill_gqa_check(const AttendPrefillGqaParams& p);
+
 /// The rows one sequence attends in one part.
 struct RowSet {
   RowPages pages;
@@ -38,7 +49,8 @@ struct RowSet {
 };
 
 /// Decode attention in absorbed form over one set of rows a sequence; all heads share one pass:
-///   s = scale * q . [c ; branch],  out = sum softmax(s) c,  lse = log sum exp(s),  max = max s
+///   s = scale * q . [c ; branch] (q_branch . branch if the layout's content is not scored),  out = sum softmax(s) c,
+///   lse = log sum exp(s),  max = max s
 /// The set is walked in fixed runs of rows, merged in order: bits do not depend on threads.
 struct AttendRowsParams {
   ConstTensorView q;             ///< [b, h, d_content + d_branch] f32

@@ -22,7 +22,8 @@ enum class PageDigest : uint8_t {
 /// Digests of the pages [first_row, first_row + n_pages * page_rows).
 ///   kBox: upper, lower = corners, radius = 0     kSphere, kMeanSphere: upper = centre, radius as above
 /// For kBox and kSphere the radius is enlarged, and rounded up, by what the float32 sums of scan_pages may miss, so
-/// that the scan's bound holds in exact arithmetic. A page with a number that is not finite gets radius +inf.
+/// that the scan's bound holds in exact arithmetic. Content that is not scored counts as zero.
+/// A page with a number that is not finite gets radius +inf.
 struct DigestPagesParams {
   RowPages rows;
   int64_t page_rows = 32;  ///< >= 1; divides rows.page_rows

@@ -35,14 +35,15 @@ struct Work {
   const AttendRowsParams* p = nullptr;
   int64_t h = 0, n_groups = 0, d_content = 0, d_branch = 0;
   int64_t n_content = 0, n_branch = 0;  // blocks
+  int64_t n_scored = 0;                 // blocks of content that are scored: n_content, or none
   int64_t part_size = 0;                // floats of one group of one run: sums, then max and sum of weights by head
   bool split = false;
   std::vector<int64_t> n_rows, first_run;  // by sequence; first_run has one more entry
-  float* q = nullptr;                      // [b, n_groups, n_content + n_branch, kGroup, kBlock]
+  float* q = nullptr;                      // [b, n_groups, n_scored + n_branch, kGroup, kBlock]
   float* parts = nullptr;                  // [runs, n_groups, part_size]
   float* tiles = nullptr;                  // [n_threads, 2, kTile, padded row], only if rows do not fill whole blocks
 
-  int64_t q_size() const { return (n_content + n_branch) * kGroup * kBlock; }
+  int64_t q_size() const { return (n_scored + n_branch) * kGroup * kBlock; }
   float* part(int64_t run, int64_t group) const { return parts + (run * n_groups + group) * part_size; }
   bool padded() const { return n_content * kBlock != d_content || n_branch * kBlock != d_branch; }
   int64_t tile_floats() const { return padded() ? 2 * kTile * (n_content + n_branch) * kBlock : 0; }
@@ -56,8 +57,8 @@ void place_queries(const Work& w) {
       const float* q = p.q.as<float>() + (b * w.h + head) * p.q.dim(2);
       float* image = w.q + (b * w.n_groups + head / kGroup) * w.q_size();
       float* slot = image + head % kGroup * kBlock;
-      place_segment(q, w.d_content, w.split, slot);
-      place_segment(q + w.d_content, w.d_branch, w.split, slot + w.n_content * kGroup * kBlock);
+      if (w.n_scored > 0) place_segment(q, w.d_content, w.split, slot);
+      place_segment(q + w.d_content, w.d_branch, w.split, slot + w.n_scored * kGroup * kBlock);
     }
   }
 }
@@ -180,7 +181,7 @@ HWY_NOINLINE void attend_run(const Work& w, int64_t run, int32_t thread) {
     find_rows(w, set, next, n_at(next), tiles, 1 - now);
     for (int64_t t = n_at(next); t < n; ++t) tiles.content[1 - now][t] = tiles.content[now][t];
     for (int64_t t = 0; t < n_at(next) && w.d_branch > 0; ++t) hwy::Prefetch(tiles.branch[1 - now][t]);
-    const TileRows<Row, Row> rows = {tiles.content[now], tiles.branch[now], w.n_content, w.n_branch};
+    const TileRows<Row, Row> rows = {tiles.content[now], tiles.branch[now], w.n_scored, w.n_branch};
     for (int64_t group = 0; group < w.n_groups; ++group) {
       float* part = w.part(run, group);
       float* max = part + w.n_content * kGroup * kBlock;
@@ -269,6 +270,7 @@ Status attend(const AttendRowsParams& p, Stream& stream) {
   w.d_branch = layout.d_branch;
   w.n_content = ceil_div(layout.d_content, kBlock);
   w.n_branch = ceil_div(layout.d_branch, kBlock);
+  w.n_scored = layout.scored_content ? w.n_content : 0;
   w.part_size = w.n_content * kGroup * kBlock + 2 * kGroup;
   w.first_run.push_back(0);
   for (const RowSet& set : p.rows) {

@@ -60,19 +60,20 @@ void take_best(const BestRowsParams& p, int64_t first_query, int64_t n_queries, 
 }
 
 void best_of_queries(const BestRowsParams& p, int64_t first, const Tiles& t) {
-  const int64_t n = std::min(kQueryTile, p.q.dim(0) - first), d = p.q.dim(1), d_content = p.rows.layout.d_content;
+  const RowLayout& l = p.rows.layout;
+  const int64_t n = std::min(kQueryTile, p.q.dim(0) - first), d = l.d_scored();
   int32_t limit = 0;
   Spread spread[kQueryTile];
   for (int64_t i = 0; i < n; ++i) {
-    std::copy_n(p.q.as<float>() + (first + i) * p.q.stride[0], d, t.queries + i * d);
+    std::copy_n(p.q.as<float>() + (first + i) * p.q.stride[0] + l.scored_begin(), d, t.queries + i * d);
     p.best.as<float>()[first + i] = -std::numeric_limits<float>::infinity();
     p.arg.as<int32_t>()[first + i] = -1;
     limit = std::max(limit, p.limit.as<int32_t>()[first + i]);
   }
   std::fill(t.queries + n * d, t.queries + kQueryTile * d, 0.0f);
   for (int64_t begin = 0; begin < limit; begin += kRowTile) {
-    widen_content(p.rows, begin, p.rows.n_rows, {t.rows, d, kRowTile});
-    widen_branch(p.rows, begin, p.rows.n_rows, {t.rows + d_content, d, kRowTile});
+    if (l.scored_content) widen_content(p.rows, begin, p.rows.n_rows, {t.rows, d, kRowTile});
+    widen_branch(p.rows, begin, p.rows.n_rows, {t.rows + d - l.d_branch, d, kRowTile});
     sgemm({.m = kQueryTile,
            .n = kRowTile,
            .k = d,
@@ -91,7 +92,7 @@ void best_of_queries(const BestRowsParams& p, int64_t first, const Tiles& t) {
 }  // namespace
 
 Status best_rows(const BestRowsParams& p, Stream& stream) {
-  const int64_t d = p.q.dim(1);
+  const int64_t d = p.rows.layout.d_scored();
   const int64_t n_queries = line_floats(kQueryTile * d), n_rows = line_floats(kRowTile * d);
   const int64_t per_thread = n_queries + n_rows + line_floats(kQueryTile * kRowTile);
   VESTIGE_ASSIGN(float* const memory, scratch_floats(ScratchSlot::kOp, stream.n_threads() * per_thread));

@@ -24,6 +24,7 @@ struct Work {
 void load(const DigestPagesParams& p, int64_t u, float* row) {
   const RowLayout& l = p.rows.layout;
   widen_numbers(content_row(p.rows, u), l.dtype, l.d_content, row);
+  std::fill_n(row, l.scored_begin(), 0.0f);
   if (l.d_branch > 0) widen_numbers(branch_row(p.rows, u), l.dtype, l.d_branch, row + l.d_content);
 }
 

@@ -18,11 +18,11 @@ void score_rows_of(const QueryRows& queries, const RowPages& rows, int64_t begin
                     .out = out.scores + (u - begin),
                     .out_stride = out.stride,
                     .scratch = out.pack};
-    gemm_slice(p);
+    if (l.scored_content) gemm_slice(p);
     if (l.d_branch > 0) {
       p.x = queries.q + l.d_content;
       p.w = {rows.branch[page], l.dtype, rows.page_rows, l.d_branch, rows.branch_stride};
-      p.accumulate = true;
+      p.accumulate = l.scored_content;
       gemm_slice(p);
     }
     u = stop;

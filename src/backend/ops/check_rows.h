@@ -83,6 +83,7 @@ inline Status pages(const char* op, const RowPages& p) {
     return invalid_argument("%s: layout is %d + %d wide, want d_content > 0 and d_branch >= 0", op, l.d_content,
                             l.d_branch);
   }
+  if (l.d_scored() < 1) return invalid_argument("%s: rows without a scored number, want d_branch > 0", op);
   if (l.dtype != DType::kBF16 && l.dtype != DType::kF32) {
     return invalid_argument("%s: rows are %s, want BF16 or F32", op, dtype_name(l.dtype));
   }

@@ -9,7 +9,7 @@
 namespace vestige::ref {
 
 Status attend_mass(const AttendMassParams& p, Stream&) {
-  const int64_t n = p.q.dim(0), h = p.q.dim(1), d = p.q.dim(2);
+  const int64_t n = p.q.dim(0), h = p.q.dim(1), d = p.q.dim(2), first = p.rows.layout.scored_begin();
   std::vector<double> rows(static_cast<size_t>(p.rows.n_rows * d)), s(static_cast<size_t>(p.rows.n_rows));
   for (int64_t u = 0; u < p.rows.n_rows; ++u) load_row(p.rows, u, rows.data() + u * d);
   for (int64_t i = 0; i < n * h; ++i) {
@@ -18,7 +18,7 @@ Status attend_mass(const AttendMassParams& p, Stream&) {
     double best = -std::numeric_limits<double>::infinity(), sum = 0;
     for (int64_t u = 0; u < n_seen; ++u) {
       double dot = 0;
-      for (int64_t k = 0; k < d; ++k) dot += static_cast<double>(q[k]) * rows[static_cast<size_t>(u * d + k)];
+      for (int64_t k = first; k < d; ++k) dot += static_cast<double>(q[k]) * rows[static_cast<size_t>(u * d + k)];
       s[static_cast<size_t>(u)] = static_cast<double>(p.scale) * dot;
       best = std::max(best, s[static_cast<size_t>(u)]);
     }

@@ -13,6 +13,7 @@ namespace {
 void attend_set(const RowSet& set, const float* q, int64_t h, double scale, float* out, float* lse, float* max) {
   const int64_t n = set.n_rows != nullptr ? *set.n_rows : set.pages.n_rows;
   const int64_t d_row = set.pages.layout.d_row(), d_content = set.pages.layout.d_content;
+  const int64_t first = set.pages.layout.scored_begin();
   std::vector<double> row(static_cast<size_t>(d_row)), acc(static_cast<size_t>(d_content));
   std::vector<double> s(static_cast<size_t>(n));
   for (int64_t head = 0; head < h; ++head) {
@@ -20,7 +21,9 @@ void attend_set(const RowSet& set, const float* q, int64_t h, double scale, floa
     for (int64_t i = 0; i < n; ++i) {
       load_row(set.pages, set.ids != nullptr ? set.ids[i] : i, row.data());
       double dot = 0;
-      for (int64_t k = 0; k < d_row; ++k) dot += static_cast<double>(q[head * d_row + k]) * row[static_cast<size_t>(k)];
+      for (int64_t k = first; k < d_row; ++k) {
+        dot += static_cast<double>(q[head * d_row + k]) * row[static_cast<size_t>(k)];
+      }
       s[static_cast<size_t>(i)] = scale * dot;
       best = std::max(best, s[static_cast<size_t>(i)]);
     }

@@ -20,7 +20,7 @@ double entropy(const std::vector<double>& scores, double most) {
 }  // namespace
 
 Status best_rows(const BestRowsParams& p, Stream&) {
-  const int64_t n = p.q.dim(0), d = p.q.dim(1);
+  const int64_t n = p.q.dim(0), d = p.q.dim(1), first = p.rows.layout.scored_begin();
   std::vector<double> row(static_cast<size_t>(d)),
       best(static_cast<size_t>(n), -std::numeric_limits<double>::infinity());
   std::vector<std::vector<double>> scores(static_cast<size_t>(n));
@@ -32,7 +32,7 @@ Status best_rows(const BestRowsParams& p, Stream&) {
       if (u >= p.limit.as<int32_t>()[i]) continue;
       const float* q = p.q.as<float>() + i * p.q.stride[0];
       double dot = 0;
-      for (int64_t k = 0; k < d; ++k) dot += static_cast<double>(q[k]) * row[static_cast<size_t>(k)];
+      for (int64_t k = first; k < d; ++k) dot += static_cast<double>(q[k]) * row[static_cast<size_t>(k)];
       scores[static_cast<size_t>(i)].push_back(static_cast<double>(p.scale) * dot);
       if (static_cast<double>(p.scale) * dot > best[static_cast<size_t>(i)]) {
         best[static_cast<size_t>(i)] = static_cast<double>(p.scale) * dot;

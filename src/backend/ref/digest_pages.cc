@@ -69,6 +69,7 @@ Status digest_pages(const DigestPagesParams& p, Stream&) {
     for (int64_t i = 0; i < p.page_rows; ++i) {
       std::vector<double>& row = rows[static_cast<size_t>(i)];
       load_row(p.rows, p.first_row + page * p.page_rows + i, row.data());
+      std::fill_n(row.begin(), p.rows.layout.scored_begin(), 0.0);
       for (double x : row) finite = finite && std::isfinite(x);
     }
     const float radius = p.digest == PageDigest::kBox ? box(p, page, rows) : sphere(p, page, rows);

@@ -6,7 +6,7 @@
 namespace vestige::ref {
 
 Status score_moments(const ScoreMomentsParams& p, Stream&) {
-  const int64_t n = p.q.dim(0), h = p.q.dim(1), d = p.q.dim(2);
+  const int64_t n = p.q.dim(0), h = p.q.dim(1), d = p.q.dim(2), first = p.rows.layout.scored_begin();
   std::vector<double> row(static_cast<size_t>(d)), s(static_cast<size_t>(n));
   for (int64_t u = 0; u < p.rows.n_rows; ++u) {
     load_row(p.rows, u, row.data());
@@ -15,7 +15,7 @@ Status score_moments(const ScoreMomentsParams& p, Stream&) {
       for (int64_t i = 0; i < n; ++i) {
         const float* q = p.q.as<float>() + (i * h + head) * d;
         double dot = 0;
-        for (int64_t k = 0; k < d; ++k) dot += static_cast<double>(q[k]) * row[static_cast<size_t>(k)];
+        for (int64_t k = first; k < d; ++k) dot += static_cast<double>(q[k]) * row[static_cast<size_t>(k)];
         s[static_cast<size_t>(i)] = static_cast<double>(p.scale) * dot;
         mean += s[static_cast<size_t>(i)] / static_cast<double>(n);
       }

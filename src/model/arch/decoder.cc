@@ -13,9 +13,9 @@ namespace {
 
 struct Layer {
   ConstTensorView attention_norm, feed_forward_norm;
-  std::variant<KdaLayer, MlaLayer> attention;
+  std::variant<KdaLayer, MlaLayer, GqaLayer> attention;
   std::variant<Mlp, Moe> feed_forward;
-  size_t index = 0;  // among the KDA layers (its state), or among the MLA layers (its cache)
+  size_t index = 0;  // of its state among the KDA layers, or of its (first) cache
 };
 
 class Decoder final : public Model {
@@ -33,20 +33,22 @@ class Decoder final : public Model {
  private:
   Status load_layer(int32_t number);
   Status load_weights();
-  Status fill_info(const ModelOptions& options);
+  Status fill_info();
   Status check(const ForwardParams& p) const;
-  Result<const MlaLayer*> mla_of(const char* call, size_t cache_index) const;
+  /// The layer that a cache belongs to.
+  Result<const Layer*> layer_of(const char* call, size_t cache_index) const;
   Status attend(const Layer& layer, const ForwardParams& p, const ConstTensorView& x_norm, const TensorView& x,
                 const LayerRun& run) const;
   Status forward_group(const ForwardParams& p, std::span<const int32_t> tokens, bool last, const LayerRun& run) const;
 
   DecoderConfig config_;
+  DType row_dtype_ = DType::kBF16;
   Weights weights_;
   ModelInfo info_;
   Weight embedding_, head_;
   ConstTensorView final_norm_;
   std::vector<Layer> layers_;
-  std::vector<int32_t> kda_layers_, mla_layers_;  // layer numbers
+  std::vector<int32_t> kda_layers_;  // layer numbers
 };
 
 Status Decoder::load_layer(int32_t number) {
@@ -56,13 +58,29 @@ Status Decoder::load_layer(int32_t number) {
   VESTIGE_ASSIGN(layer.attention_norm, weights_.get_wide(prefix + "input_layernorm.weight", {config_.d_model}));
   VESTIGE_ASSIGN(layer.feed_forward_norm,
                  weights_.get_wide(prefix + "post_attention_layernorm.weight", {config_.d_model}));
-  std::vector<int32_t>& same_kind = config_.is_kda[i] ? kda_layers_ : mla_layers_;
-  layer.index = same_kind.size();
-  same_kind.push_back(number);
+  layer.index = config_.is_kda[i] ? kda_layers_.size() : info_.cache_layers.size();
   if (config_.is_kda[i]) {
+    kda_layers_.push_back(number);
     VESTIGE_ASSIGN(layer.attention, KdaLayer::load(prefix + "self_attn.", config_.kda, weights_));
+  } else if (config_.is_gqa) {
+    VESTIGE_ASSIGN(GqaLayer gqa, GqaLayer::load(prefix + "self_attn.", config_.gqa, weights_));
+    for (int32_t head = 0; head < gqa.n_caches(); ++head) {
+      info_.cache_layers.push_back({.layer = number,
+                                    .head = head,
+                                    .layout = gqa.layout(row_dtype_),
+                                    .h_q = static_cast<int32_t>(config_.gqa.h_q()),
+                                    .scale = gqa.scale()});
+    }
+    layer.attention = std::move(gqa);
   } else {
-    VESTIGE_ASSIGN(layer.attention, MlaLayer::load(prefix + "self_attn.", config_.mla, weights_));
+    VESTIGE_ASSIGN(MlaLayer mla, MlaLayer::load(prefix + "self_attn.", config_.mla, weights_));
+    info_.cache_layers.push_back({.layer = number,
+                                  .layout = {.d_content = static_cast<int32_t>(config_.mla.d_content),
+                                             .d_branch = static_cast<int32_t>(config_.mla.d_branch),
+                                             .dtype = row_dtype_},
+                                  .h_q = static_cast<int32_t>(config_.mla.n_heads),
+                                  .scale = mla.scale()});
+    layer.attention = std::move(mla);
   }
   if (config_.is_dense[i]) {
     VESTIGE_ASSIGN(layer.feed_forward, Mlp::load(prefix + "mlp.", config_.d_model, config_.d_ff, weights_));
@@ -93,7 +111,7 @@ Status Decoder::load_weights() {
   return {};
 }
 
-Status Decoder::fill_info(const ModelOptions& options) {
+Status Decoder::fill_info() {
   info_.arch = config_.arch;
   VESTIGE_ASSIGN(info_.identity, weights_.identity());
   info_.n_params = weights_.n_params();
@@ -104,15 +122,6 @@ Status Decoder::fill_info(const ModelOptions& options) {
   info_.max_tokens = config_.max_tokens;
   info_.bos_id = config_.bos_id;
   info_.eos_ids = config_.eos_ids;
-  for (int32_t number : mla_layers_) {
-    CacheLayer& cache = info_.cache_layers.emplace_back();
-    cache.layer = number;
-    cache.layout = {.d_content = static_cast<int32_t>(config_.mla.d_content),
-                    .d_branch = static_cast<int32_t>(config_.mla.d_branch),
-                    .dtype = options.row_dtype};
-    cache.h_q = static_cast<int32_t>(config_.mla.n_heads);
-    cache.scale = std::get<MlaLayer>(layers_[static_cast<size_t>(number)].attention).scale();
-  }
   return {};
 }
 
@@ -120,8 +129,9 @@ Result<std::unique_ptr<Model>> Decoder::load(DecoderConfig config, Weights weigh
   auto out = std::make_unique<Decoder>();
   out->config_ = std::move(config);
   out->weights_ = std::move(weights);
+  out->row_dtype_ = options.row_dtype;
   VESTIGE_TRY(out->load_weights());
-  VESTIGE_TRY(out->fill_info(options));
+  VESTIGE_TRY(out->fill_info());
   return std::unique_ptr<Model>(std::move(out));
 }
 
@@ -175,6 +185,13 @@ Status Decoder::attend(const Layer& layer, const ForwardParams& p, const ConstTe
   if (const KdaLayer* kda = std::get_if<KdaLayer>(&layer.attention)) {
     const KdaState& state = static_cast<DecoderState*>(p.state)->kda(layer.index);
     return kda->forward(x_norm, x, state, !p.prefill, run);
+  }
+  if (const GqaLayer* gqa = std::get_if<GqaLayer>(&layer.attention)) {
+    const auto caches = p.caches.subspan(layer.index, static_cast<size_t>(gqa->n_caches()));
+    if (!p.prefill) return gqa->decode(x_norm, x, caches, p.record, run);
+    std::function<void(size_t, const ConstTensorView&)> tap;
+    if (p.query_tap) tap = [&](size_t kv, const ConstTensorView& q) { p.query_tap(layer.index + kv, q); };
+    return gqa->prefill(x_norm, x, caches, tap, run);
   }
   const MlaLayer& mla = std::get<MlaLayer>(layer.attention);
   LayerCache& cache = *p.caches[layer.index];
@@ -242,21 +259,23 @@ Status Decoder::logits(const ConstTensorView& hidden, const TensorView& logits, 
   return linear(reshaped(hidden, {1, config_.d_model}), head_, reshaped(logits, {1, config_.n_vocab}), stream);
 }
 
-Result<const MlaLayer*> Decoder::mla_of(const char* call, size_t cache_index) const {
-  if (cache_index >= mla_layers_.size()) {
-    return invalid_argument("%s: cache_index = %zu, want [0, %zu)", call, cache_index, mla_layers_.size());
+Result<const Layer*> Decoder::layer_of(const char* call, size_t cache_index) const {
+  if (cache_index >= info_.cache_layers.size()) {
+    return invalid_argument("%s: cache_index = %zu, want [0, %zu)", call, cache_index, info_.cache_layers.size());
   }
-  return &std::get<MlaLayer>(layers_[static_cast<size_t>(mla_layers_[cache_index])].attention);
+  return &layers_[static_cast<size_t>(info_.cache_layers[cache_index].layer)];
 }
 
 Status Decoder::absorb(size_t cache_index, const ConstTensorView& q, const TensorView& absorbed, Stream& stream) const {
-  VESTIGE_ASSIGN(const MlaLayer* const mla, mla_of("absorb", cache_index));
-  return mla->absorb(q, absorbed, stream);
+  VESTIGE_ASSIGN(const Layer* const layer, layer_of("absorb", cache_index));
+  if (const GqaLayer* gqa = std::get_if<GqaLayer>(&layer->attention)) return gqa->absorb(q, absorbed);
+  return std::get<MlaLayer>(layer->attention).absorb(q, absorbed, stream);
 }
 
 Status Decoder::value_gram(size_t cache_index, const TensorView& gram, Stream& stream) const {
-  VESTIGE_ASSIGN(const MlaLayer* const mla, mla_of("value_gram", cache_index));
-  return mla->value_gram(gram, stream);
+  VESTIGE_ASSIGN(const Layer* const layer, layer_of("value_gram", cache_index));
+  if (const GqaLayer* gqa = std::get_if<GqaLayer>(&layer->attention)) return gqa->value_gram(gram);
+  return std::get<MlaLayer>(layer->attention).value_gram(gram, stream);
 }
 
 }  // namespace

@@ -1,7 +1,8 @@
 #pragma once
 
-// A decoder of layers, each an attention (KDA with a fixed state, or latent attention with cached rows) and then a
-// feed-forward (a dense MLP, or a mixture of experts). What an architecture adds is how its config.json names these.
+// A decoder of layers, each an attention (KDA with a fixed state, or latent or grouped-query attention with cached
+// rows) and then a feed-forward (a dense MLP, or a mixture of experts). What an architecture adds is how its
+// config.json names these.
 
 #include <memory>
 

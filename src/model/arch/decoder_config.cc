@@ -2,9 +2,9 @@
 
 namespace vestige {
 
-Status refuse_common(const Config& config) {
+Status refuse_common(const Config& config, std::initializer_list<const char*> biases) {
   const char* where = config.where().c_str();
-  for (const char* key : {"attention_bias", "mlp_bias"}) {
+  for (const char* key : biases) {
     VESTIGE_ASSIGN(const bool bias, config.flag(key, false));
     if (bias) return unsupported("%s: %s = true", where, key);
   }

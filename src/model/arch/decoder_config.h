@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "model/config.h"
+#include "model/layers/gqa_layer.h"
 #include "model/layers/kda_layer.h"
 #include "model/layers/mla_layer.h"
 #include "model/layers/moe.h"
@@ -24,20 +25,25 @@ struct DecoderConfig {
   std::vector<int32_t> eos_ids;
   KdaDims kda;
   MlaDims mla;
+  GqaDims gqa;
   MoeDims moe;
-  std::vector<bool> is_kda;    ///< [n_layers]; else MLA
+  bool is_gqa = false;         ///< layers with rows are GQA; else MLA
+  std::vector<bool> is_kda;    ///< [n_layers]; the others have rows
   std::vector<bool> is_dense;  ///< [n_layers]; else MoE
 };
 
 // The readers return DataLoss for a value out of range, Unsupported for a feature we do not compute.
 
 /// Features that would change the numbers and that no architecture here has.
-Status refuse_common(const Config& config);
+/// @param biases  keys of biases that are refused if true
+Status refuse_common(const Config& config, std::initializer_list<const char*> biases = {"attention_bias", "mlp_bias"});
 /// Sizes, token ids and limits. @param eps what rms_norm_eps is when absent. @param max_tokens the key of that limit.
 Status read_sizes(const Config& config, double eps, const IntKey& max_tokens, DecoderConfig* out);
 /// Heads and widths of latent attention; not q_lora_rank, not the rotation.
 Status read_mla(const Config& config, DecoderConfig* out);
-/// The position embedding: rope_theta, and rope_parameters or rope_scaling of type default or yarn.
+/// The position embedding of latent attention: rope_theta, and rope_parameters or rope_scaling of type default or yarn.
 Result<Rotation> read_rotation(const Config& config, int64_t d_branch, int64_t max_tokens);
+/// That of grouped-query attention: type default, linear or llama3; pairs one half apart.
+Result<Rotation> read_gqa_rotation(const Config& config, int64_t d_head, int64_t max_tokens);
 
 }  // namespace vestige

@@ -1,0 +1,114 @@
+// Contexts of a model with grouped-query attention: one cache a key-value head. What holds for latent attention holds
+// here under every policy: files, forks, cuts and growth do not change a byte.
+
+#include "tests/engine/tiny_engine.h"
+
+namespace vestige {
+namespace {
+
+using testing::logits_of;
+using testing::read_all;
+using testing::read_bytes;
+using testing::small_blocks;
+using testing::some_tokens;
+
+class GqaTest : public ::testing::Test {
+ protected:
+  GqaTest()
+      : engine_(testing::make_engine(
+            testing::with_byte_tokens(testing::make_tiny_model(folder_, "model", "", "llama_tiny")))) {}
+  void SetUp() override { ASSERT_NE(engine_, nullptr); }
+
+  std::string saved(const Context& context, const char* name = "x.vctx") {
+    const Status status = context.save(folder_.file(name), {});
+    EXPECT_TRUE(status.ok()) << status.message();
+    return read_bytes(folder_.file(name));
+  }
+  std::unique_ptr<Context> loaded(const char* name) {
+    auto file = ContextFile::open(folder_.file(name));
+    EXPECT_TRUE(file.ok()) << file.status().message();
+    auto context = Context::load(*engine_, *file);
+    EXPECT_TRUE(context.ok()) << context.status().message();
+    return context.ok() ? std::move(context).value() : nullptr;
+  }
+
+  testing::ScratchFolder folder_;
+  std::unique_ptr<Engine> engine_;
+};
+
+TEST_F(GqaTest, OneCacheForEachKeyValueHead) {
+  const std::vector<CacheLayer>& layers = engine_->model().info().cache_layers;
+  ASSERT_EQ(layers.size(), 4u) << "two layers of two";
+  for (int32_t i = 0; i < 4; ++i) {
+    const CacheLayer& layer = layers[static_cast<size_t>(i)];
+    EXPECT_EQ(layer.layer, i / 2);
+    EXPECT_EQ(layer.head, i % 2);
+    EXPECT_EQ(layer.h_q, 3);
+    EXPECT_EQ(layer.layout, (RowLayout{12, 12, DType::kBF16, false}));
+    EXPECT_FLOAT_EQ(layer.scale, 1.0f / std::sqrt(12.0f));
+  }
+}
+
+TEST_F(GqaTest, EveryPolicySavesLoadsAndForksToTheSameBytes) {
+  const auto tokens = some_tokens(1100), question = some_tokens(70, 5);  // the question closes a block
+  auto source = Context::create(*engine_, small_blocks("full"), {.n_kept_queries = INT64_MAX});
+  ASSERT_TRUE(source.ok() && (*source)->read(tokens, {}).ok() && (*source)->finish_reading({}).ok());
+  for (const PolicyInfo& info : policy_infos()) {
+    SCOPED_TRACE(info.name);
+    const auto fresh = read_all(*engine_, small_blocks(info.name), tokens);
+    ASSERT_NE(fresh, nullptr);
+    const std::string bytes = saved(*fresh, "fresh.vctx");
+    if (info.name != std::string("oracle")) {  // its queries are given by hand
+      auto fork = (*source)->fork(small_blocks(info.name));
+      ASSERT_TRUE(fork.ok()) << fork.status().message();
+      EXPECT_EQ(saved(**fork), bytes);
+    }
+    const auto again = loaded("fresh.vctx");
+    ASSERT_NE(again, nullptr);
+    EXPECT_EQ(logits_of(*again), logits_of(*fresh));
+    StepRecord first, second;
+    ASSERT_TRUE(fresh->feed(question, &first).ok());
+    ASSERT_TRUE(again->feed(question, &second).ok());
+    EXPECT_EQ(logits_of(*again), logits_of(*fresh));
+    EXPECT_EQ(first.read_bytes, second.read_bytes);
+    EXPECT_EQ(first.n_steps, 70 * 4);
+    EXPECT_EQ(saved(*again), saved(*fresh));
+  }
+}
+
+TEST_F(GqaTest, CutsThreadsAndGrowthChangeNothing) {
+  const auto tokens = some_tokens(2600);
+  const auto once = read_all(*engine_, small_blocks(), tokens);
+  const std::string bytes = saved(*once);
+  EXPECT_EQ(saved(*read_all(*engine_, small_blocks(), tokens, 37)), bytes);
+  const auto other = testing::make_engine(folder_.file("model"), 1);
+  EXPECT_EQ(saved(*read_all(*other, small_blocks(), tokens)), bytes);
+  const std::vector<int32_t> begin(tokens.begin(), tokens.begin() + 900);
+  const auto grown = read_all(*engine_, small_blocks(), begin);
+  ASSERT_TRUE(grown->extend(std::span<const int32_t>(tokens).subspan(900), {}).ok());
+  for (size_t i = 0; i < once->caches().size(); ++i) {
+    EXPECT_EQ(grown->caches()[i]->kept_ids(), once->caches()[i]->kept_ids()) << i;
+  }
+}
+
+// Nothing is left out: recall in mode sound with a threshold below everything attends what full attention attends.
+TEST_F(GqaTest, RecallOfEverythingIsFullAttention) {
+  const auto tokens = some_tokens(1100), question = some_tokens(20, 5);
+  PolicyConfig all = small_blocks();
+  all.settings = {{"mode", 1}, {"margin", 50}};
+  const auto a = read_all(*engine_, all, tokens), b = read_all(*engine_, small_blocks("full"), tokens);
+  StepRecord record;
+  ASSERT_TRUE(a->feed(question, &record).ok() && b->feed(question, nullptr).ok());
+  EXPECT_GT(record.n_recalled + record.n_overflowed, 0);
+  const std::vector<float> got = logits_of(*a), want = logits_of(*b);
+  for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-4f);
+}
+
+// A policy sees each key-value head's rows alone, so heads of a layer keep different ones.
+TEST_F(GqaTest, HeadsChooseTheirOwnRows) {
+  const auto context = read_all(*engine_, small_blocks("snapkv"), some_tokens(1100));
+  EXPECT_NE(context->caches()[0]->kept_ids(), context->caches()[1]->kept_ids());
+}
+
+}  // namespace
+}  // namespace vestige
