@@ -27,6 +27,7 @@ class GqaTest : public ::testing::Test {
   std::unique_ptr<Context> loaded(const char* name) {
     auto file = ContextFile::open(folder_.file(name));
     EXPECT_TRUE(file.ok()) << file.status().message();
+    if (!file.ok()) return nullptr;
     auto context = Context::load(*engine_, *file);
     EXPECT_TRUE(context.ok()) << context.status().message();
     return context.ok() ? std::move(context).value() : nullptr;

@@ -5,7 +5,6 @@
 
 #include "backend/cpu/cpu_ops.h"
 #include "backend/cpu/tiles.h"
-#include "backend/ops/row_access.h"
 #include "base/thread_pool.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -22,6 +21,9 @@ namespace {
 // the sums of a tile is a thirtieth of its work.
 constexpr int64_t kTile = 32;
 
+/// With this many heads or fewer a group has that size: a key-value head's rows are short, and its heads few.
+constexpr int64_t kFew = 4;
+
 /// Runs of a set, at most: enough for threads to share, few enough that merging them stays cheap.
 constexpr int64_t kMaxRuns = 64;
 
@@ -34,16 +36,17 @@ int64_t run_rows(int64_t n) {
 struct Work {
   const AttendRowsParams* p = nullptr;
   int64_t h = 0, n_groups = 0, d_content = 0, d_branch = 0;
+  int64_t group_heads = kGroup;         // heads that share a pass over a tile of rows: kGroup, or kFew
   int64_t n_content = 0, n_branch = 0;  // blocks
   int64_t n_scored = 0;                 // blocks of content that are scored: n_content, or none
   int64_t part_size = 0;                // floats of one group of one run: sums, then max and sum of weights by head
   bool split = false;
   std::vector<int64_t> n_rows, first_run;  // by sequence; first_run has one more entry
-  float* q = nullptr;                      // [b, n_groups, n_scored + n_branch, kGroup, kBlock]
+  float* q = nullptr;                      // [b, n_groups, n_scored + n_branch, group_heads, kBlock]
   float* parts = nullptr;                  // [runs, n_groups, part_size]
   float* tiles = nullptr;                  // [n_threads, 2, kTile, padded row], only if rows do not fill whole blocks
 
-  int64_t q_size() const { return (n_scored + n_branch) * kGroup * kBlock; }
+  int64_t q_size() const { return (n_scored + n_branch) * group_heads * kBlock; }
   float* part(int64_t run, int64_t group) const { return parts + (run * n_groups + group) * part_size; }
   bool padded() const { return n_content * kBlock != d_content || n_branch * kBlock != d_branch; }
   int64_t tile_floats() const { return padded() ? 2 * kTile * (n_content + n_branch) * kBlock : 0; }
@@ -55,24 +58,26 @@ void place_queries(const Work& w) {
   for (int64_t b = 0; b < p.q.dim(0); ++b) {
     for (int64_t head = 0; head < w.h; ++head) {
       const float* q = p.q.as<float>() + (b * w.h + head) * p.q.dim(2);
-      float* image = w.q + (b * w.n_groups + head / kGroup) * w.q_size();
-      float* slot = image + head % kGroup * kBlock;
-      if (w.n_scored > 0) place_segment(q, w.d_content, w.split, slot);
-      place_segment(q + w.d_content, w.d_branch, w.split, slot + w.n_scored * kGroup * kBlock);
+      float* image = w.q + (b * w.n_groups + head / w.group_heads) * w.q_size();
+      float* slot = image + head % w.group_heads * kBlock;
+      if (w.n_scored > 0) place_segment(q, w.d_content, w.split, slot, w.group_heads);
+      place_segment(q + w.d_content, w.d_branch, w.split, slot + w.n_scored * w.group_heads * kBlock, w.group_heads);
     }
   }
 }
 
-/// Scores [n, kGroup] to weights in place; moves the running max and sum and says by what the old sums shrink.
+/// Scores [n, kHeads] to weights in place; moves the running max and sum and says by what the old sums shrink.
+template <int64_t kHeads>
 HWY_INLINE void weigh(float* s, int64_t n, float scale, float* max, float* sum, float* shrink) {
-  const DG d;
+  const hn::CappedTag<float, static_cast<size_t>(kHeads)> d;
+  constexpr int64_t kStep = static_cast<int64_t>(hn::MaxLanes(d));
   const float inf = std::numeric_limits<float>::infinity();
-  for (int64_t i = 0; i < kGroup; i += kGroupLanes) {
+  for (int64_t i = 0; i < kHeads; i += kStep) {
     const auto old = hn::LoadU(d, max + i);
     auto best = old;
     for (int64_t t = 0; t < n; ++t) {
-      const auto x = hn::Mul(hn::LoadU(d, s + t * kGroup + i), hn::Set(d, scale));
-      hn::StoreU(x, d, s + t * kGroup + i);
+      const auto x = hn::Mul(hn::LoadU(d, s + t * kHeads + i), hn::Set(d, scale));
+      hn::StoreU(x, d, s + t * kHeads + i);
       best = hn::Max(best, x);
     }
     // A head that has seen nothing but -inf has no maximum to subtract.
@@ -80,8 +85,8 @@ HWY_INLINE void weigh(float* s, int64_t n, float scale, float* max, float* sum, 
     const auto factor = exp_nonpositive(d, hn::Sub(old, base));
     auto total = hn::Mul(hn::LoadU(d, sum + i), factor);
     for (int64_t t = 0; t < n; ++t) {
-      const auto e = exp_nonpositive(d, hn::Sub(hn::LoadU(d, s + t * kGroup + i), base));
-      hn::StoreU(e, d, s + t * kGroup + i);
+      const auto e = exp_nonpositive(d, hn::Sub(hn::LoadU(d, s + t * kHeads + i), base));
+      hn::StoreU(e, d, s + t * kHeads + i);
       total = hn::Add(total, e);
     }
     hn::StoreU(best, d, max + i);
@@ -91,16 +96,17 @@ HWY_INLINE void weigh(float* s, int64_t n, float scale, float* max, float* sum, 
 }
 
 /// out[block, head] = shrink[head] * out[block, head] + sum_t weight[t, head] * content[t, block]
-template <class Row>
+template <int64_t kHeads, class Row>
 HWY_INLINE void add_values(const typename Row::Type* const* content, const typename Row::Type* const* next, int64_t n,
                            int64_t n_blocks, const float* weight, const float* shrink, float* HWY_RESTRICT out) {
   const DF d;
+  constexpr int64_t kN = kSub < kHeads ? kSub : kHeads;
   for (int64_t k = 0; k < n_blocks; ++k) {
-    for (int64_t head = 0; head < kGroup; head += kSub) {
-      float* o = out + (k * kGroup + head) * kBlock;
-      VF first[kSub], second[kSub];
+    for (int64_t head = 0; head < kHeads; head += kN) {
+      float* o = out + (k * kHeads + head) * kBlock;
+      VF first[kN], second[kN];
 #pragma GCC unroll 8
-      for (int64_t i = 0; i < kSub; ++i) {
+      for (int64_t i = 0; i < kN; ++i) {
         const VF factor = hn::Set(d, shrink[head + i]);
         first[i] = hn::Mul(hn::Load(d, o + i * kBlock), factor);
         second[i] = hn::Mul(hn::Load(d, o + i * kBlock + kLanes), factor);
@@ -110,14 +116,14 @@ HWY_INLINE void add_values(const typename Row::Type* const* content, const typen
         Row::load(content[t] + k * kBlock, a, b);
         if (head == 0) hwy::Prefetch(next[t] + k * kBlock);
 #pragma GCC unroll 8
-        for (int64_t i = 0; i < kSub; ++i) {
-          const VF x = hn::Set(d, weight[t * kGroup + head + i]);
+        for (int64_t i = 0; i < kN; ++i) {
+          const VF x = hn::Set(d, weight[t * kHeads + head + i]);
           first[i] = hn::MulAdd(x, a, first[i]);
           second[i] = hn::MulAdd(x, b, second[i]);
         }
       }
 #pragma GCC unroll 8
-      for (int64_t i = 0; i < kSub; ++i) {
+      for (int64_t i = 0; i < kN; ++i) {
         hn::Store(first[i], d, o + i * kBlock);
         hn::Store(second[i], d, o + i * kBlock + kLanes);
       }
@@ -138,10 +144,18 @@ template <class Row>
 HWY_INLINE void find_rows(const Work& w, const RowSet& set, int64_t begin, int64_t n, TilePair<Row>& tiles, int which) {
   using T = typename Row::Type;
   const int64_t n_padded = (w.n_content + w.n_branch) * kBlock;
-  for (int64_t t = 0; t < n; ++t) {
-    const int64_t u = set.ids != nullptr ? set.ids[begin + t] : begin + t;
-    const T* content = reinterpret_cast<const T*>(content_row(set.pages, u));
-    const T* branch = w.d_branch > 0 ? reinterpret_cast<const T*>(branch_row(set.pages, u)) : nullptr;
+  const RowPages& pages = set.pages;
+  int64_t page = begin / pages.page_rows, row = begin % pages.page_rows;
+  for (int64_t t = 0; t < n; ++t, ++row) {
+    if (set.ids != nullptr) {
+      page = set.ids[begin + t] / pages.page_rows;
+      row = set.ids[begin + t] % pages.page_rows;
+    } else if (row == pages.page_rows) {  // no division a row: rows may be short
+      ++page;
+      row = 0;
+    }
+    const T* content = static_cast<const T*>(pages.content[page]) + row * pages.content_stride;
+    const T* branch = w.d_branch > 0 ? static_cast<const T*>(pages.branch[page]) + row * pages.branch_stride : nullptr;
     if (w.padded()) {
       T* copy = tiles.copies + (which * kTile + t) * n_padded;
       std::fill_n(copy, n_padded, T{0});
@@ -156,7 +170,7 @@ HWY_INLINE void find_rows(const Work& w, const RowSet& set, int64_t begin, int64
 }
 
 /// One run of rows: an unnormalised part for each group of heads.
-template <class Row>
+template <int64_t kHeads, class Row>
 HWY_NOINLINE void attend_run(const Work& w, int64_t run, int32_t thread) {
   const auto after = std::upper_bound(w.first_run.begin(), w.first_run.end(), run);
   const int64_t b = after - w.first_run.begin() - 1;
@@ -166,11 +180,12 @@ HWY_NOINLINE void attend_run(const Work& w, int64_t run, int32_t thread) {
   for (int64_t group = 0; group < w.n_groups; ++group) {
     float* part = w.part(run, group);
     std::fill_n(part, w.part_size, 0.0f);
-    std::fill_n(part + w.n_content * kGroup * kBlock, kGroup, -std::numeric_limits<float>::infinity());
+    std::fill_n(part + w.n_content * kHeads * kBlock, kHeads, -std::numeric_limits<float>::infinity());
   }
+  constexpr auto kLine = static_cast<int64_t>(64 / sizeof(typename Row::Type));  // numbers of a cache line
   TilePair<Row> tiles;
-  alignas(64) float s[(kTile + 1) * kGroup];
-  alignas(64) float shrink[kGroup];
+  alignas(64) float s[(kTile + 1) * kHeads];
+  alignas(64) float shrink[kHeads];
   int now = 0;
   tiles.copies = reinterpret_cast<typename Row::Type*>(w.tiles + thread * w.tile_floats());
   auto n_at = [&](int64_t u) { return std::min(kTile, end - u); };
@@ -180,14 +195,16 @@ HWY_NOINLINE void attend_run(const Work& w, int64_t run, int32_t thread) {
     const int64_t n = n_at(u), next = u + kTile < end ? u + kTile : u;
     find_rows(w, set, next, n_at(next), tiles, 1 - now);
     for (int64_t t = n_at(next); t < n; ++t) tiles.content[1 - now][t] = tiles.content[now][t];
-    for (int64_t t = 0; t < n_at(next) && w.d_branch > 0; ++t) hwy::Prefetch(tiles.branch[1 - now][t]);
+    for (int64_t t = 0; t < n_at(next); ++t) {
+      for (int64_t k = 0; k < w.n_branch * kBlock; k += kLine) hwy::Prefetch(tiles.branch[1 - now][t] + k);
+    }
     const TileRows<Row, Row> rows = {tiles.content[now], tiles.branch[now], w.n_scored, w.n_branch};
     for (int64_t group = 0; group < w.n_groups; ++group) {
       float* part = w.part(run, group);
-      float* max = part + w.n_content * kGroup * kBlock;
-      dot_rows(rows, n, w.q + (b * w.n_groups + group) * w.q_size(), s);
-      weigh(s, n, w.p->scale, max, max + kGroup, shrink);
-      add_values<Row>(tiles.content[now], tiles.content[1 - now], n, w.n_content, s, shrink, part);
+      float* max = part + w.n_content * kHeads * kBlock;
+      dot_rows<kHeads>(rows, n, w.q + (b * w.n_groups + group) * w.q_size(), s);
+      weigh<kHeads>(s, n, w.p->scale, max, max + kHeads, shrink);
+      add_values<kHeads, Row>(tiles.content[now], tiles.content[1 - now], n, w.n_content, s, shrink, part);
     }
   }
 }
@@ -199,7 +216,7 @@ HWY_INLINE float* add_runs(const Work& w, int64_t group, int64_t slot, int64_t b
   float* sums = w.part(begin, group) + slot * kBlock;
   const DF d;
   for (int64_t k = 0; k < w.n_content; ++k) {
-    for (int64_t i = k * kGroup * kBlock; i < k * kGroup * kBlock + kBlock; i += kLanes) {
+    for (int64_t i = k * w.group_heads * kBlock; i < k * w.group_heads * kBlock + kBlock; i += kLanes) {
       VF sum = hn::Mul(hn::Set(d, weight[0]), hn::Load(d, sums + i));
       for (int64_t run = begin + 1; run < end; ++run) {
         const float* part = w.part(run, group) + slot * kBlock;
@@ -215,21 +232,22 @@ HWY_INLINE float* add_runs(const Work& w, int64_t group, int64_t slot, int64_t b
 HWY_NOINLINE void merge_runs(const Work& w, int64_t b, int64_t head) {
   const AttendRowsParams& p = *w.p;
   const int64_t begin = w.first_run[static_cast<size_t>(b)], end = w.first_run[static_cast<size_t>(b + 1)];
-  const int64_t group = head / kGroup, slot = head % kGroup, at = w.n_content * kGroup * kBlock + slot;
+  const int64_t group = head / w.group_heads, slot = head % w.group_heads,
+                at = w.n_content * w.group_heads * kBlock + slot;
   float best = -std::numeric_limits<float>::infinity(), total = 0;
   for (int64_t run = begin; run < end; ++run) best = std::max(best, w.part(run, group)[at]);
   float weight[kMaxRuns];
   for (int64_t run = begin; run < end; ++run) {
     const float max = w.part(run, group)[at];
     weight[run - begin] = max == best ? 1.0f : std::exp(max - best);
-    total += weight[run - begin] * w.part(run, group)[at + kGroup];
+    total += weight[run - begin] * w.part(run, group)[at + w.group_heads];
   }
   for (int64_t i = 0; i < end - begin; ++i) weight[i] /= total;
   float* out = p.out.as<float>() + (b * w.h + head) * w.d_content;
   if (begin == end) {
     std::fill_n(out, w.d_content, 0.0f);
   } else {
-    take_segment(add_runs(w, group, slot, begin, end, weight), w.d_content, w.split, out);
+    take_segment(add_runs(w, group, slot, begin, end, weight), w.d_content, w.split, out, w.group_heads);
   }
   p.lse.as<float>()[b * w.h + head] = best + std::log(total);
   if (!p.max.empty()) p.max.as<float>()[b * w.h + head] = best;
@@ -249,7 +267,9 @@ Status run_rows_of(Work& w, Stream& stream) {
   w.tiles = slices.take(n_tiles);
   w.split = Row::kSplit;
   place_queries(w);
-  stream.pool()->run(n_runs, [&](int64_t run, int32_t thread) { attend_run<Row>(w, run, thread); });
+  stream.pool()->run(n_runs, [&](int64_t run, int32_t thread) {
+    w.group_heads == kFew ? attend_run<kFew, Row>(w, run, thread) : attend_run<kGroup, Row>(w, run, thread);
+  });
   // Heads of one piece: about 32 KB of sums, so that merging a run or two wakes no worker.
   const int64_t mean_runs = ceil_div(n_runs, b);
   const int64_t heads = std::max<int64_t>(1, 8192 / std::max<int64_t>(1, mean_runs * w.d_content));
@@ -265,13 +285,14 @@ Status attend(const AttendRowsParams& p, Stream& stream) {
   Work w;
   w.p = &p;
   w.h = p.q.dim(1);
-  w.n_groups = ceil_div(w.h, kGroup);
+  w.group_heads = w.h <= kFew ? kFew : kGroup;
+  w.n_groups = ceil_div(w.h, w.group_heads);
   w.d_content = layout.d_content;
   w.d_branch = layout.d_branch;
   w.n_content = ceil_div(layout.d_content, kBlock);
   w.n_branch = ceil_div(layout.d_branch, kBlock);
   w.n_scored = layout.scored_content ? w.n_content : 0;
-  w.part_size = w.n_content * kGroup * kBlock + 2 * kGroup;
+  w.part_size = line_floats(w.n_content * w.group_heads * kBlock + 2 * w.group_heads);
   w.first_run.push_back(0);
   for (const RowSet& set : p.rows) {
     const int64_t n = set.n_rows != nullptr ? *set.n_rows : set.pages.n_rows;

@@ -126,17 +126,17 @@ HWY_INLINE void store_sums(VF a, VF b, VF c, VF e, float* out) {
 #endif
 }
 
-/// Adds one segment of two rows to the sums of kSub heads. q: [n_blocks, kGroup, kBlock].
-template <class Row>
+/// Adds one segment of two rows to the sums of kN heads. q: [n_blocks, kHeads, kBlock].
+template <int64_t kHeads, class Row, int64_t kN>
 HWY_INLINE void dot_segment(const float* HWY_RESTRICT q, const typename Row::Type* row0, const typename Row::Type* row1,
-                            int64_t n_blocks, VF (&sum0)[kSub], VF (&sum1)[kSub]) {
+                            int64_t n_blocks, VF (&sum0)[kN], VF (&sum1)[kN]) {
   const DF d;
-  for (int64_t k = 0; k < n_blocks; ++k, q += kGroup * kBlock) {
+  for (int64_t k = 0; k < n_blocks; ++k, q += kHeads * kBlock) {
     VF a0, b0, a1, b1;
     Row::load(row0 + k * kBlock, a0, b0);
     Row::load(row1 + k * kBlock, a1, b1);
 #pragma GCC unroll 8
-    for (int64_t i = 0; i < kSub; ++i) {
+    for (int64_t i = 0; i < kN; ++i) {
       const VF qa = hn::LoadU(d, q + i * kBlock), qb = hn::LoadU(d, q + i * kBlock + kLanes);
       sum0[i] = hn::MulAdd(qa, a0, sum0[i]);
       sum1[i] = hn::MulAdd(qa, a1, sum1[i]);
@@ -154,34 +154,36 @@ struct TileRows {
   int64_t n0, n1;  // blocks in each segment
 };
 
-/// s[t, head] = q . row for n rows and one group of heads; s has room for an even number of rows.
-template <class Row0, class Row1>
+/// s[t, head] = q . row for n rows and one group of kHeads heads (a multiple of 4); s has room for an even number of
+/// rows.
+template <int64_t kHeads = kGroup, class Row0, class Row1>
 HWY_INLINE void dot_rows(const TileRows<Row0, Row1>& rows, int64_t n, const float* HWY_RESTRICT q, float* s) {
   const DF d;
+  constexpr int64_t kN = kSub < kHeads ? kSub : kHeads;
   for (int64_t t = 0; t < n; t += 2) {
     const int64_t u = t + 1 < n ? t + 1 : t;  // an odd last row is computed twice
-    for (int64_t head = 0; head < kGroup; head += kSub) {
-      VF sum0[kSub], sum1[kSub];
+    for (int64_t head = 0; head < kHeads; head += kN) {
+      VF sum0[kN], sum1[kN];
 #pragma GCC unroll 8
-      for (int64_t i = 0; i < kSub; ++i) sum0[i] = sum1[i] = hn::Zero(d);
+      for (int64_t i = 0; i < kN; ++i) sum0[i] = sum1[i] = hn::Zero(d);
       const float* q0 = q + head * kBlock;
-      dot_segment<Row0>(q0, rows.first[t], rows.first[u], rows.n0, sum0, sum1);
-      dot_segment<Row1>(q0 + rows.n0 * kGroup * kBlock, rows.second[t], rows.second[u], rows.n1, sum0, sum1);
+      dot_segment<kHeads, Row0>(q0, rows.first[t], rows.first[u], rows.n0, sum0, sum1);
+      dot_segment<kHeads, Row1>(q0 + rows.n0 * kHeads * kBlock, rows.second[t], rows.second[u], rows.n1, sum0, sum1);
 #pragma GCC unroll 2
-      for (int64_t i = 0; i < kSub; i += 4) {
-        store_sums(sum0[i], sum0[i + 1], sum0[i + 2], sum0[i + 3], s + t * kGroup + head + i);
-        store_sums(sum1[i], sum1[i + 1], sum1[i + 2], sum1[i + 3], s + (t + 1) * kGroup + head + i);
+      for (int64_t i = 0; i < kN; i += 4) {
+        store_sums(sum0[i], sum0[i + 1], sum0[i + 2], sum0[i + 3], s + t * kHeads + head + i);
+        store_sums(sum1[i], sum1[i + 1], sum1[i + 2], sum1[i + 3], s + (t + 1) * kHeads + head + i);
       }
     }
   }
 }
 
-/// Writes one head's segment [n] into its slots of a group's image (one block every kGroup); the rest of its last
+/// Writes one head's segment [n] into its slots of a group's image (one block every `heads`); the rest of its last
 /// block must be zero already.
-HWY_INLINE void place_segment(const float* x, int64_t n, bool split, float* slot) {
+HWY_INLINE void place_segment(const float* x, int64_t n, bool split, float* slot, int64_t heads = kGroup) {
   const DF d;
   int64_t i = 0;
-  for (; i + kBlock <= n; i += kBlock, slot += kGroup * kBlock) {
+  for (; i + kBlock <= n; i += kBlock, slot += heads * kBlock) {
     VF a = hn::LoadU(d, x + i), b = hn::LoadU(d, x + i + kLanes);
     if (split) hn::LoadInterleaved2(d, x + i, a, b);
     hn::StoreU(a, d, slot);
@@ -191,10 +193,10 @@ HWY_INLINE void place_segment(const float* x, int64_t n, bool split, float* slot
 }
 
 /// The way back, out of the slots of one head.
-HWY_INLINE void take_segment(const float* slot, int64_t n, bool split, float* x) {
+HWY_INLINE void take_segment(const float* slot, int64_t n, bool split, float* x, int64_t heads = kGroup) {
   const DF d;
   int64_t i = 0;
-  for (; i + kBlock <= n; i += kBlock, slot += kGroup * kBlock) {
+  for (; i + kBlock <= n; i += kBlock, slot += heads * kBlock) {
     const VF a = hn::LoadU(d, slot), b = hn::LoadU(d, slot + kLanes);
     if (split) {
       hn::StoreInterleaved2(a, b, d, x + i);
