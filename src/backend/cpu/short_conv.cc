@@ -22,6 +22,22 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
+// rows [n, width] to taps [width, n]: a token has four taps a channel to multiply, so turning them one by one would
+// cost ten times what the convolution does.
+void turn_taps(const float* rows, int64_t n, int64_t width, float* taps) {
+  const hn::ScalableTag<float> d;
+  constexpr auto kLanes = static_cast<int64_t>(hn::MaxLanes(hn::ScalableTag<float>()));
+  int64_t c = 0;
+  for (; width == 4 && c + kLanes <= n; c += kLanes) {
+    hn::Vec<hn::ScalableTag<float>> tap[4];
+    hn::LoadInterleaved4(d, rows + c * 4, tap[0], tap[1], tap[2], tap[3]);
+    for (int64_t j = 0; j < 4; ++j) hn::StoreU(tap[j], d, taps + j * n + c);
+  }
+  for (; c < n; ++c) {
+    for (int64_t j = 0; j < width; ++j) taps[j * n + c] = rows[c * width + j];
+  }
+}
+
 // Token i of all channels; taps [width, n] is the weight turned so that channels lie side by side.
 void conv_token(const ShortConvParams& p, const float* taps, int64_t i) {
   const hn::ScalableTag<float> d;
@@ -56,6 +72,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace vestige::cpu {
 
+HWY_EXPORT(turn_taps);
 HWY_EXPORT(conv_token);
 
 namespace {
@@ -78,10 +95,11 @@ Status short_conv(const ShortConvParams& p, Stream& stream) {
   if (t == 0 || n == 0) return {};
   VESTIGE_ASSIGN(float* const taps, scratch_floats(ScratchSlot::kOp, 2 * width * n));
   float* const rows = taps + width * n;
-  widen_rows(Weight::of(p.weight), 0, n, rows, width);
-  for (int64_t c = 0; c < n; ++c) {
-    for (int64_t j = 0; j < width; ++j) taps[j * n + c] = rows[c * width + j];
-  }
+  Weight whole = Weight::of(p.weight);  // dense: one long row
+  whole.n = 1;
+  whole.k = whole.stride = n * width;
+  widen_rows(whole, 0, 1, rows, whole.k);
+  HWY_DYNAMIC_DISPATCH(turn_taps)(rows, n, width, taps);
   const int64_t tokens = std::max<int64_t>(1, 8192 / n);
   stream.pool()->run((t + tokens - 1) / tokens, [&](int64_t piece, int32_t) {
     for (int64_t i = piece * tokens; i < std::min(t, (piece + 1) * tokens); ++i) {
