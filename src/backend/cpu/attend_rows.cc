@@ -33,7 +33,7 @@ int64_t run_rows(int64_t n) {
 /// Sizes and memory of one call.
 struct Work {
   const AttendRowsParams* p = nullptr;
-  int64_t h = 0, n_groups = 0, d_content = 0, d_branch = 0;
+  int64_t n_threads = 1, h = 0, n_groups = 0, d_content = 0, d_branch = 0;
   int64_t n_content = 0, n_branch = 0;  // blocks
   int64_t part_size = 0;                // floats of one group of one run: sums, then max and sum of weights by head
   bool split = false;
@@ -168,15 +168,17 @@ HWY_NOINLINE void attend_run(const Work& w, int64_t run, int32_t thread) {
     std::fill_n(part + w.n_content * kGroup * kBlock, kGroup, -std::numeric_limits<float>::infinity());
   }
   TilePair<Row> tiles;
-  alignas(64) float s[(kTile + 1) * kGroup];
+  alignas(64) float s[kTile * kGroup];
   alignas(64) float shrink[kGroup];
   int now = 0;
   tiles.copies = reinterpret_cast<typename Row::Type*>(w.tiles + thread * w.tile_floats());
-  auto n_at = [&](int64_t u) { return std::min(kTile, end - u); };
+  auto n_at = [&](int64_t u) { return std::min(kTile, (u < end ? end : n_set) - u); };
+  // Behind this run comes, most likely, the one that the other threads leave: runs are handed out in order.
+  const int64_t after_run = begin + w.n_threads * step;
   find_rows(w, set, begin, n_at(begin), tiles, 0);
   for (int64_t u = begin; u < end; u += kTile, now = 1 - now) {
-    // Past the run's end the "next" rows are this tile's again: fetching them costs nothing.
-    const int64_t n = n_at(u), next = u + kTile < end ? u + kTile : u;
+    // Past the last run the "next" rows are this tile's again: fetching them costs nothing.
+    const int64_t n = n_at(u), next = u + kTile < end ? u + kTile : after_run < n_set ? after_run : u;
     find_rows(w, set, next, n_at(next), tiles, 1 - now);
     for (int64_t t = n_at(next); t < n; ++t) tiles.content[1 - now][t] = tiles.content[now][t];
     for (int64_t t = 0; t < n_at(next) && w.d_branch > 0; ++t) hwy::Prefetch(tiles.branch[1 - now][t]);
@@ -263,6 +265,7 @@ Status attend(const AttendRowsParams& p, Stream& stream) {
   const RowLayout& layout = p.rows[0].pages.layout;
   Work w;
   w.p = &p;
+  w.n_threads = stream.n_threads();
   w.h = p.q.dim(1);
   w.n_groups = ceil_div(w.h, kGroup);
   w.d_content = layout.d_content;
