@@ -158,7 +158,7 @@ Status kda(const KdaParams& p, Stream& stream) {
   const auto prepare_token = HWY_DYNAMIC_DISPATCH(prepare);
   ThreadPool& pool = *stream.pool();
   if (t == 1) {
-    const int64_t heads = std::max<int64_t>(1, 4096 / std::max<int64_t>(1, d_k * d_v));  // about 1 us a piece
+    const int64_t heads = std::max<int64_t>(1, 32768 / std::max<int64_t>(1, d_k * d_v));  // about 4 us a piece
     pool.run((h + heads - 1) / heads, [&](int64_t piece, int32_t) {
       for (int64_t head = piece * heads; head < std::min(h, (piece + 1) * heads); ++head) {
         prepare_token(p, 0, head, keys + head * each);
