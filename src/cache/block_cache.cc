@@ -255,35 +255,47 @@ void BlockCache::certify(const TensorView& out, int64_t n_parts, StepRecord* ste
   step->error_sum = error_sum / h_q_;
 }
 
+Status BlockCache::attend_merged(const ConstTensorView& q, const TensorView& out, const TensorView& lse,
+                                 int64_t* n_parts, StepRecord* step, Stream& stream) {
+  VESTIGE_TRY(attend_part(q, 0, {.pages = kept_.pages(closed_pages())}, stream));
+  VESTIGE_TRY(attend_part(q, 1, {.pages = rows_.tail_pages()}, stream));
+  *n_parts = 2;
+  if (recalls()) VESTIGE_TRY(attend_archive(q, n_parts, step, stream));
+  const TensorView final_lse = recalls() ? TensorView(scratch_.final_lse.data(), DType::kF32, {1, h_q_}) : lse;
+  VESTIGE_TRY(
+      ops::merge_parts({.part = TensorView(scratch_.part.data(), DType::kF32, {*n_parts, 1, h_q_, layout_.d_content}),
+                        .lse = TensorView(scratch_.lse.data(), DType::kF32, {*n_parts, 1, h_q_}),
+                        .out = out,
+                        .lse_out = final_lse},
+                       stream));
+  if (recalls() && !lse.empty()) std::copy_n(scratch_.final_lse.data(), h_q_, lse.as<float>());
+  return {};
+}
+
 Status BlockCache::attend_parts(const ConstTensorView& q, const TensorView& out, const TensorView& lse,
                                 StepRecord* record, Stream& stream) {
   const auto start = std::chrono::steady_clock::now();
   VESTIGE_TRY(check_shape("attend: q", q, {1, h_q_, layout_.d_row()}));
   VESTIGE_TRY(check_shape("attend: out", out, {1, h_q_, layout_.d_content}));
   if (!lse.empty()) VESTIGE_TRY(check_shape("attend: lse", lse, {1, h_q_}));
-  VESTIGE_TRY(attend_part(q, 0, {.pages = kept_.pages(closed_pages())}, stream));
-  VESTIGE_TRY(attend_part(q, 1, {.pages = rows_.tail_pages()}, stream));
-
   StepRecord step;
   step.n_steps = 1;
   step.n_kept = kept_.n_kept();
   step.n_tail = rows_.n_tail();
   step.n_archived = kept_.n_archived();
-  int64_t n_parts = 2;
   recalled_ = {};
-  const bool recalls = index_ != nullptr && kept_.n_archived() > 0;
-  if (recalls) VESTIGE_TRY(attend_archive(q, &n_parts, &step, stream));
-  const TensorView final_lse = recalls ? TensorView(scratch_.final_lse.data(), DType::kF32, {1, h_q_}) : lse;
-  VESTIGE_TRY(
-      ops::merge_parts({.part = TensorView(scratch_.part.data(), DType::kF32, {n_parts, 1, h_q_, layout_.d_content}),
-                        .lse = TensorView(scratch_.lse.data(), DType::kF32, {n_parts, 1, h_q_}),
-                        .out = out,
-                        .lse_out = final_lse},
-                       stream));
-  if (recalls && !lse.empty()) std::copy_n(scratch_.final_lse.data(), h_q_, lse.as<float>());
+  int64_t n_parts = 1;
+  if (rows_.n_closed() > 0) {
+    VESTIGE_TRY(attend_merged(q, out, lse, &n_parts, &step, stream));
+  } else {  // the tail is all there is
+    const RowSet tail = {.pages = rows_.tail_pages()};
+    const TensorView tail_lse = lse.empty() ? part_lse(0) : lse;
+    VESTIGE_TRY(ops::attend_rows(
+        {.q = q, .rows = std::span(&tail, 1), .out = out, .lse = tail_lse, .max = {}, .scale = scale_}, stream));
+  }
   if (record == nullptr) return {};
   VESTIGE_TRY(stream.synchronize());
-  if (recalls) {
+  if (recalls()) {
     certify(out, n_parts, &step);
   } else if (kept_.n_archived() > 0) {
     step.omitted_max = step.omitted_sum = 1;  // no index: nobody knows

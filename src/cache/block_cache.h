@@ -96,6 +96,11 @@ class BlockCache final : public LayerCache {
   ConstTensorView score_view(const Buffer& score, int64_t n) const { return {score.data(), DType::kF32, {n}}; }
   Status close_block(Stream& stream);
   Status attend_part(const ConstTensorView& q, int64_t part, const RowSet& set, Stream& stream);
+  /// Whether a step looks for rows to recall.
+  bool recalls() const { return index_ != nullptr && kept_.n_archived() > 0; }
+  /// Kept, tail and recalled rows, each a part, and the merge of the n_parts.
+  Status attend_merged(const ConstTensorView& q, const TensorView& out, const TensorView& lse, int64_t* n_parts,
+                       StepRecord* step, Stream& stream);
   /// The archive's share of a step: parts from the index, counted in `step`; n_parts grows by what joins.
   Status attend_archive(const ConstTensorView& q, int64_t* n_parts, StepRecord* step, Stream& stream);
   /// What the step may have missed, from the final lse and output.

@@ -29,6 +29,8 @@ inline const std::vector<AttendRowsCase>& attend_rows_cases() {
   static const std::vector<AttendRowsCase> kCases = {
       {"empty", 1, 8, 0, kModel, 4096, false, RowIds::kNone, 0},
       {"one_row", 1, 8, 1, kModel, 4096, false, RowIds::kNone, 1e-6},
+      {"two_left", 1, 8, 34, kModel, 4096, false, RowIds::kNone, 2e-6},
+      {"three_left", 1, 8, 71, kModel, 4096, false, RowIds::kNone, 2e-6},
       {"model", 1, 8, 1000, kModel, 256, false, RowIds::kNone, 2e-6},
       {"model_32_heads", 1, 32, 321, kModel, 4096, false, RowIds::kNone, 2e-6},
       {"model_arena", 1, 8, 700, kModel, 700, true, RowIds::kNone, 2e-6},

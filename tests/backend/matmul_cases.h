@@ -27,6 +27,7 @@ inline constexpr MatmulCase kMatmulCases[] = {
     {5, 9, 129, DType::kF32, 1, true},
     {7, 40, 63, DType::kBF16, 0, true},
     {8, 129, 1024, DType::kBF16},
+    {1, 2051, 600, DType::kF32},  // more than the largest piece
     {9, 129, 320, DType::kBF16},
     {10, 1, 1, DType::kF32},
     {64, 128, 1024, DType::kBF16},

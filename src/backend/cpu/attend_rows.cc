@@ -35,7 +35,7 @@ int64_t run_rows(int64_t n) {
 /// Sizes and memory of one call.
 struct Work {
   const AttendRowsParams* p = nullptr;
-  int64_t h = 0, n_groups = 0, d_content = 0, d_branch = 0;
+  int64_t n_threads = 1, h = 0, n_groups = 0, d_content = 0, d_branch = 0;
   int64_t group_heads = kGroup;         // heads that share a pass over a tile of rows: kGroup, or kFew
   int64_t n_content = 0, n_branch = 0;  // blocks
   int64_t n_scored = 0;                 // blocks of content that are scored: n_content, or none
@@ -54,7 +54,8 @@ struct Work {
 
 void place_queries(const Work& w) {
   const AttendRowsParams& p = *w.p;
-  std::fill_n(w.q, p.q.dim(0) * w.n_groups * w.q_size(), 0.0f);
+  // Where rows fill their blocks and heads their groups there is nothing between the numbers to be zero.
+  if (w.padded() || w.h % w.group_heads != 0) std::fill_n(w.q, p.q.dim(0) * w.n_groups * w.q_size(), 0.0f);
   for (int64_t b = 0; b < p.q.dim(0); ++b) {
     for (int64_t head = 0; head < w.h; ++head) {
       const float* q = p.q.as<float>() + (b * w.h + head) * p.q.dim(2);
@@ -184,15 +185,17 @@ HWY_NOINLINE void attend_run(const Work& w, int64_t run, int32_t thread) {
   }
   constexpr auto kLine = static_cast<int64_t>(64 / sizeof(typename Row::Type));  // numbers of a cache line
   TilePair<Row> tiles;
-  alignas(64) float s[(kTile + 1) * kHeads];
+  alignas(64) float s[kTile * kHeads];
   alignas(64) float shrink[kHeads];
   int now = 0;
   tiles.copies = reinterpret_cast<typename Row::Type*>(w.tiles + thread * w.tile_floats());
-  auto n_at = [&](int64_t u) { return std::min(kTile, end - u); };
+  auto n_at = [&](int64_t u) { return std::min(kTile, (u < end ? end : n_set) - u); };
+  // Behind this run comes, most likely, the one that the other threads leave: runs are handed out in order.
+  const int64_t after_run = begin + w.n_threads * step;
   find_rows(w, set, begin, n_at(begin), tiles, 0);
   for (int64_t u = begin; u < end; u += kTile, now = 1 - now) {
-    // Past the run's end the "next" rows are this tile's again: fetching them costs nothing.
-    const int64_t n = n_at(u), next = u + kTile < end ? u + kTile : u;
+    // Past the last run the "next" rows are this tile's again: fetching them costs nothing.
+    const int64_t n = n_at(u), next = u + kTile < end ? u + kTile : after_run < n_set ? after_run : u;
     find_rows(w, set, next, n_at(next), tiles, 1 - now);
     for (int64_t t = n_at(next); t < n; ++t) tiles.content[1 - now][t] = tiles.content[now][t];
     for (int64_t t = 0; t < n_at(next); ++t) {
@@ -284,6 +287,7 @@ Status attend(const AttendRowsParams& p, Stream& stream) {
   const RowLayout& layout = p.rows[0].pages.layout;
   Work w;
   w.p = &p;
+  w.n_threads = stream.n_threads();
   w.h = p.q.dim(1);
   w.group_heads = w.h <= kFew ? kFew : kGroup;
   w.n_groups = ceil_div(w.h, w.group_heads);

@@ -2,6 +2,7 @@
 
 #include "backend/cpu/cpu_ops.h"
 #include "backend/cpu/gemv.h"
+#include "backend/cpu/tiles.h"
 
 // foreach_target.h comes first: it compiles this file once a target.
 // clang-format off
@@ -99,9 +100,12 @@ Status head_matmul(const HeadMatmulParams& p, Stream& stream) {
   if (p.out.n_elements() == 0) return {};
   const int64_t t = p.x.dim(0), h = p.x.dim(1);
   const auto rows = p.transposed ? HWY_DYNAMIC_DISPATCH(transposed_rows) : &plain_rows;
-  // Heads of one piece: about 32 KB of weights, so that a small product wakes no worker.
-  const int64_t heads = std::max<int64_t>(1, 16384 / std::max<int64_t>(1, p.x.dim(2) * p.out.dim(2)));
-  const int64_t groups = (h + heads - 1) / heads;
+  // Heads of one piece: at least 32 KB of weights, so that a small product wakes no worker, and with few tokens one
+  // stretch of heads a thread, as in matmul.
+  const int64_t least = 16384 / std::max<int64_t>(1, p.x.dim(2) * p.out.dim(2));
+  const int64_t share = t > kTokens ? 1 : ceil_div(h, stream.n_threads());
+  const int64_t heads = std::max<int64_t>({1, least, share});
+  const int64_t groups = ceil_div(h, heads);
   stream.pool()->run(groups * ((t + kTokens - 1) / kTokens), [&](int64_t i, int32_t) {
     const int64_t begin = i / groups * kTokens, first = i % groups * heads;
     for (int64_t head = first; head < std::min(h, first + heads); ++head) {

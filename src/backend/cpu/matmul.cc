@@ -3,7 +3,7 @@
 #include "backend/cpu/cpu_ops.h"
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/gemv.h"
-#include "backend/cpu/scratch.h"
+#include "backend/cpu/tiles.h"
 
 namespace vestige::cpu {
 
@@ -11,8 +11,16 @@ namespace {
 
 bool few(const MatmulParams& p) { return p.x.dim(0) <= MatmulParams::kGemvRows; }
 
-int64_t weight_bytes(const MatmulParams& p) {
-  return p.out.n_elements() == 0 ? 0 : Weight::of(p.w, p.scale).row_bytes() * p.w.dim(0);
+// Weights of one piece of a product with few rows of x, at most: 80 us of reading, so that threads which the system
+// slows down still share evenly. At least: what takes a microsecond wakes no worker.
+constexpr int64_t kMostBytes = int64_t{1} << 21, kLeastBytes = 8192;
+
+int64_t row_bytes(const MatmulParams& p) { return std::max<int64_t>(1, Weight::of(p.w, p.scale).row_bytes()); }
+int64_t weight_bytes(const MatmulParams& p) { return p.out.n_elements() == 0 ? 0 : row_bytes(p) * p.w.dim(0); }
+
+/// The row of w at which a cut after n_bytes of it lies: whole groups of eight.
+int64_t row_at(const MatmulParams& p, int64_t n_bytes) {
+  return std::min(p.w.dim(0), ceil_div(std::max<int64_t>(0, n_bytes), 8 * row_bytes(p)) * 8);
 }
 
 void few_rows(const MatmulParams& p, int64_t begin, int64_t end) {
@@ -43,46 +51,50 @@ void many_rows(const MatmulParams& p, int64_t piece, float* scratch) {
               .scratch = scratch});
 }
 
-/// The pieces of one product. How many rows of w a piece has does not reach the bits of any element.
-struct Pieces {
-  int64_t n = 0, rows = 0;
+int64_t many_pieces(const MatmulParams& p) {
+  if (p.out.n_elements() == 0 || few(p)) return 0;
+  return ceil_div(p.x.dim(0), kGemmRows) * ceil_div(p.w.dim(0), kGemmCols);
+}
 
-  Pieces(const MatmulParams& p, int64_t piece_bytes) {
-    if (p.out.n_elements() == 0) return;
-    if (few(p)) {
-      rows = gemv_piece_rows(Weight::of(p.w, p.scale), piece_bytes);
-      n = (p.w.dim(0) + rows - 1) / rows;
-    } else {
-      n = (p.x.dim(0) + kGemmRows - 1) / kGemmRows * ((p.w.dim(0) + kGemmCols - 1) / kGemmCols);
-    }
+/// Bytes [begin, end) of the weights of all products with few rows, laid end to end.
+void few_bytes(const MatmulListParams& p, int64_t begin, int64_t end) {
+  for (const MatmulParams& one : p.products) {
+    if (!few(one)) continue;
+    const int64_t first = row_at(one, begin), last = row_at(one, end);
+    if (first < last) few_rows(one, first, last);
+    begin -= weight_bytes(one);
+    end -= weight_bytes(one);
   }
-};
+}
 
 }  // namespace
 
+// Where rows of w are cut into pieces does not reach the bits of any element. Products with few rows are bound by
+// reading w, so each thread gets one long stretch of it: a single stream, and in every step the same pages, half of the
+// model's with two threads, which the TLB can hold where it cannot hold all.
 Status matmul_list(const MatmulListParams& p, Stream& stream) {
   ThreadPool& pool = *stream.pool();
-  int64_t n_bytes = 0, n_pieces = 0, each = 0;
+  int64_t n_bytes = 0, n_many = 0, each = 0;
   for (const MatmulParams& one : p.products) {
-    n_bytes += weight_bytes(one);
-    if (!few(one)) each = std::max(each, line_floats(gemm_scratch_floats(one.x.dim(1))));
+    if (few(one)) {
+      n_bytes += weight_bytes(one);
+    } else {
+      n_many += many_pieces(one);
+      each = std::max(each, line_floats(gemm_scratch_floats(one.x.dim(1))));
+    }
   }
   float* scratch = nullptr;
   if (each > 0) {
     VESTIGE_ASSIGN(scratch, scratch_floats(ScratchSlot::kProduct, each * pool.n_threads()));
   }
-  const int64_t piece_bytes = gemv_piece_bytes(n_bytes, pool.n_threads());
-  for (const MatmulParams& one : p.products) n_pieces += Pieces(one, piece_bytes).n;
-  pool.run(n_pieces, [&](int64_t i, int32_t thread) {
+  const int64_t n_few = ceil_div(n_bytes, std::clamp(ceil_div(n_bytes, pool.n_threads()), kLeastBytes, kMostBytes));
+  pool.run(n_few + n_many, [&](int64_t i, int32_t thread) {
+    if (i < n_few) return few_bytes(p, n_bytes * i / n_few, n_bytes * (i + 1) / n_few);
+    i -= n_few;
     for (const MatmulParams& one : p.products) {
-      const Pieces pieces(one, piece_bytes);
-      if (i >= pieces.n) {
-        i -= pieces.n;
-      } else if (few(one)) {
-        return few_rows(one, i * pieces.rows, std::min(one.w.dim(0), (i + 1) * pieces.rows));
-      } else {
-        return many_rows(one, i, scratch + each * thread);
-      }
+      const int64_t n = many_pieces(one);
+      if (i < n) return many_rows(one, i, scratch + each * thread);
+      i -= n;
     }
   });
   return {};

@@ -31,6 +31,10 @@ inline constexpr int64_t kBlock = 2 * kLanes;
 inline constexpr int64_t kGroup = 8;
 /// Heads in one register block: 8 x 2 sums and their operands fit 32 registers, 4 x 2 fit 16.
 inline constexpr int64_t kSub = HWY_TARGET <= HWY_AVX3 ? 8 : 4;
+/// Heads and rows whose sums are one register block of dot_rows. Queries of four heads of 576 numbers are 18 KB and
+/// stay in the L1 cache while the rows of a tile pass; those of eight would come from the L2 cache for every block of
+/// rows.
+inline constexpr int64_t kDotHeads = 4, kDotRows = HWY_TARGET <= HWY_AVX3 ? 4 : 2;
 using DG = hn::CappedTag<float, static_cast<size_t>(kGroup)>;
 inline constexpr int64_t kGroupLanes = static_cast<int64_t>(hn::MaxLanes(DG()));
 
@@ -126,22 +130,22 @@ HWY_INLINE void store_sums(VF a, VF b, VF c, VF e, float* out) {
 #endif
 }
 
-/// Adds one segment of two rows to the sums of kN heads. q: [n_blocks, kHeads, kBlock].
-template <int64_t kHeads, class Row, int64_t kN>
-HWY_INLINE void dot_segment(const float* HWY_RESTRICT q, const typename Row::Type* row0, const typename Row::Type* row1,
-                            int64_t n_blocks, VF (&sum0)[kN], VF (&sum1)[kN]) {
+/// Adds one segment of kRows rows to their sums with kN heads. q: [n_blocks, kHeads, kBlock].
+template <int64_t kHeads, class Row, int64_t kRows, int64_t kN>
+HWY_INLINE void dot_segment(const float* HWY_RESTRICT q, const typename Row::Type* const (&row)[kRows],
+                            int64_t n_blocks, VF (&sum)[kRows][kN]) {
   const DF d;
   for (int64_t k = 0; k < n_blocks; ++k, q += kHeads * kBlock) {
-    VF a0, b0, a1, b1;
-    Row::load(row0 + k * kBlock, a0, b0);
-    Row::load(row1 + k * kBlock, a1, b1);
+    VF first[kRows], second[kRows];
+#pragma GCC unroll 8
+    for (int64_t t = 0; t < kRows; ++t) Row::load(row[t] + k * kBlock, first[t], second[t]);
 #pragma GCC unroll 8
     for (int64_t i = 0; i < kN; ++i) {
-      const VF qa = hn::LoadU(d, q + i * kBlock), qb = hn::LoadU(d, q + i * kBlock + kLanes);
-      sum0[i] = hn::MulAdd(qa, a0, sum0[i]);
-      sum1[i] = hn::MulAdd(qa, a1, sum1[i]);
-      sum0[i] = hn::MulAdd(qb, b0, sum0[i]);
-      sum1[i] = hn::MulAdd(qb, b1, sum1[i]);
+      const VF a = hn::LoadU(d, q + i * kBlock), b = hn::LoadU(d, q + i * kBlock + kLanes);
+#pragma GCC unroll 8
+      for (int64_t t = 0; t < kRows; ++t) sum[t][i] = hn::MulAdd(a, first[t], sum[t][i]);
+#pragma GCC unroll 8
+      for (int64_t t = 0; t < kRows; ++t) sum[t][i] = hn::MulAdd(b, second[t], sum[t][i]);
     }
   }
 }
@@ -154,27 +158,35 @@ struct TileRows {
   int64_t n0, n1;  // blocks in each segment
 };
 
-/// s[t, head] = q . row for n rows and one group of kHeads heads (a multiple of 4); s has room for an even number of
-/// rows.
+/// s[t, head] = q . row for rows [t, min(t + kRows, n)) and kDotHeads heads; past the end the last row is read again.
+template <int64_t kHeads, int64_t kRows, class Row0, class Row1>
+HWY_INLINE void dot_few(const TileRows<Row0, Row1>& rows, int64_t t, int64_t n, const float* HWY_RESTRICT q, float* s) {
+  const typename Row0::Type* first[kRows];
+  const typename Row1::Type* second[kRows];
+  VF sum[kRows][kDotHeads];
+#pragma GCC unroll 8
+  for (int64_t r = 0; r < kRows; ++r) {
+    const int64_t u = HWY_MIN(t + r, n - 1);
+    first[r] = rows.first[u];
+    second[r] = rows.second[u];
+#pragma GCC unroll 8
+    for (int64_t i = 0; i < kDotHeads; ++i) sum[r][i] = hn::Zero(DF());
+  }
+  dot_segment<kHeads, Row0>(q, first, rows.n0, sum);
+  dot_segment<kHeads, Row1>(q + rows.n0 * kHeads * kBlock, second, rows.n1, sum);
+#pragma GCC unroll 8
+  for (int64_t r = 0; r < kRows; ++r) {
+    if (t + r < n) store_sums(sum[r][0], sum[r][1], sum[r][2], sum[r][3], s + (t + r) * kHeads);
+  }
+}
+
+/// s[t, head] = q . row for n rows and one group of kHeads heads, a multiple of kDotHeads.
 template <int64_t kHeads = kGroup, class Row0, class Row1>
 HWY_INLINE void dot_rows(const TileRows<Row0, Row1>& rows, int64_t n, const float* HWY_RESTRICT q, float* s) {
-  const DF d;
-  constexpr int64_t kN = kSub < kHeads ? kSub : kHeads;
-  for (int64_t t = 0; t < n; t += 2) {
-    const int64_t u = t + 1 < n ? t + 1 : t;  // an odd last row is computed twice
-    for (int64_t head = 0; head < kHeads; head += kN) {
-      VF sum0[kN], sum1[kN];
-#pragma GCC unroll 8
-      for (int64_t i = 0; i < kN; ++i) sum0[i] = sum1[i] = hn::Zero(d);
-      const float* q0 = q + head * kBlock;
-      dot_segment<kHeads, Row0>(q0, rows.first[t], rows.first[u], rows.n0, sum0, sum1);
-      dot_segment<kHeads, Row1>(q0 + rows.n0 * kHeads * kBlock, rows.second[t], rows.second[u], rows.n1, sum0, sum1);
-#pragma GCC unroll 2
-      for (int64_t i = 0; i < kN; i += 4) {
-        store_sums(sum0[i], sum0[i + 1], sum0[i + 2], sum0[i + 3], s + t * kHeads + head + i);
-        store_sums(sum1[i], sum1[i + 1], sum1[i + 2], sum1[i + 3], s + (t + 1) * kHeads + head + i);
-      }
-    }
+  for (int64_t head = 0; head < kHeads; head += kDotHeads) {
+    int64_t t = 0;
+    for (; t + kDotRows <= n; t += kDotRows) dot_few<kHeads, kDotRows>(rows, t, n, q + head * kBlock, s + head);
+    for (; t < n; t += 2) dot_few<kHeads, 2>(rows, t, n, q + head * kBlock, s + head);
   }
 }
 

@@ -177,7 +177,7 @@ HWY_NOINLINE void scan_run(const Work& w, int64_t run, int32_t thread) {
   int32_t* fired = w.fired + run * kRunRows;
   int32_t n_fired = 0;
   Tile<Branch> tile;
-  alignas(64) float s[(kTile + 1) * kGroup];
+  alignas(64) float s[kTile * kGroup];
   for (int64_t u = begin; u < end; u += kTile) {
     const int64_t n = std::min(kTile, end - u);
     uint8_t hit[kTile] = {};

@@ -3,7 +3,6 @@
 
 #include "backend/cpu/cpu_ops.h"
 #include "backend/cpu/scratch.h"
-#include "backend/cpu/widen.h"
 #include "base/thread_pool.h"
 
 // foreach_target.h comes first: it compiles this file once a target.
@@ -22,29 +21,60 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Token i of all channels; taps [width, n] is the weight turned so that channels lie side by side.
-void conv_token(const ShortConvParams& p, const float* taps, int64_t i) {
-  const hn::ScalableTag<float> d;
-  constexpr auto kLanes = static_cast<int64_t>(hn::MaxLanes(hn::ScalableTag<float>()));
+using D = hn::ScalableTag<float>;
+constexpr auto kLanes = static_cast<int64_t>(hn::MaxLanes(D()));
+
+// taps [width, kLanes] of `count` channels from weight, at most kLanes rows of `width`; rows [kLanes, width] is room.
+template <class T>
+void turn_taps(const T* weight, int64_t count, int64_t width, float* rows, float* taps) {
+  const D d;
+  const int64_t n = count * width;
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) hn::StoreU(widen(d, weight + i), d, rows + i);
+  if (i < n) store_n(d, widen_n(d, weight + i, n - i), rows + i, n - i);
+  if (width == 4 && count == kLanes) {  // one by one they would take ten times as long as a token's convolution
+    hn::Vec<D> a, b, c, e;
+    hn::LoadInterleaved4(d, rows, a, b, c, e);
+    hn::StoreU(a, d, taps);
+    hn::StoreU(b, d, taps + kLanes);
+    hn::StoreU(c, d, taps + 2 * kLanes);
+    hn::StoreU(e, d, taps + 3 * kLanes);
+    return;
+  }
+  for (int64_t c = 0; c < count; ++c) {
+    for (int64_t j = 0; j < width; ++j) taps[j * kLanes + c] = rows[c * width + j];
+  }
+}
+
+int64_t room_floats(int64_t width) { return 2 * width * kLanes; }
+
+// Tokens [begin, end) of all channels, a vector of them at a time.
+void conv_tokens(const ShortConvParams& p, int64_t begin, int64_t end, float* room) {
+  const D d;
   const int64_t n = p.x.dim(1), width = p.weight.dim(1);
-  float* out = p.out.as<float>() + i * p.out.stride[0];
-  const auto source = [&](int64_t j) {
-    const int64_t u = i - width + 1 + j;
+  float* const taps = room + width * kLanes;
+  const auto source = [&](int64_t u) {
     return u >= 0 ? p.x.as<float>() + u * p.x.stride[0]
                   : static_cast<const float*>(p.state.as<float>() + (width - 1 + u) * p.state.stride[0]);
   };
   for (int64_t c = 0; c < n; c += kLanes) {
-    const int64_t rest = n - c;
-    const auto load = [&](const float* row) {
-      return rest >= kLanes ? hn::LoadU(d, row + c) : widen_n(d, row + c, rest);
-    };
-    auto sum = hn::Zero(d);
-    for (int64_t j = 0; j < width; ++j) sum = hn::MulAdd(load(taps + j * n), load(source(j)), sum);
-    const auto y = silu(d, sum);
-    if (rest >= kLanes) {
-      hn::StoreU(y, d, out + c);
-    } else {
-      store_n(d, y, out + c, rest);
+    const int64_t count = std::min(kLanes, n - c);
+    with_element(p.weight.dtype, [&](auto element) {
+      turn_taps(p.weight.as<decltype(element)>() + c * width, count, width, room, taps);
+    });
+    for (int64_t i = begin; i < end; ++i) {
+      auto sum = hn::Zero(d);
+      for (int64_t j = 0; j < width; ++j) {
+        const float* x = source(i - width + 1 + j) + c;
+        sum =
+            hn::MulAdd(hn::LoadU(d, taps + j * kLanes), count == kLanes ? hn::LoadU(d, x) : widen_n(d, x, count), sum);
+      }
+      float* out = p.out.as<float>() + i * p.out.stride[0] + c;
+      if (count == kLanes) {
+        hn::StoreU(silu(d, sum), d, out);
+      } else {
+        store_n(d, silu(d, sum), out, count);
+      }
     }
   }
 }
@@ -56,7 +86,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace vestige::cpu {
 
-HWY_EXPORT(conv_token);
+HWY_EXPORT(room_floats);
+HWY_EXPORT(conv_tokens);
 
 namespace {
 
@@ -74,19 +105,14 @@ void advance_state(const ShortConvParams& p) {
 }  // namespace
 
 Status short_conv(const ShortConvParams& p, Stream& stream) {
-  const int64_t t = p.x.dim(0), n = p.x.dim(1), width = p.weight.dim(1);
+  const int64_t t = p.x.dim(0), n = p.x.dim(1);
   if (t == 0 || n == 0) return {};
-  VESTIGE_ASSIGN(float* const taps, scratch_floats(ScratchSlot::kOp, 2 * width * n));
-  float* const rows = taps + width * n;
-  widen_rows(Weight::of(p.weight), 0, n, rows, width);
-  for (int64_t c = 0; c < n; ++c) {
-    for (int64_t j = 0; j < width; ++j) taps[j * n + c] = rows[c * width + j];
-  }
+  ThreadPool& pool = *stream.pool();
+  const int64_t each = line_floats(HWY_DYNAMIC_DISPATCH(room_floats)(p.weight.dim(1)));
+  VESTIGE_ASSIGN(float* const room, scratch_floats(ScratchSlot::kOp, each * pool.n_threads()));
   const int64_t tokens = std::max<int64_t>(1, 8192 / n);
-  stream.pool()->run((t + tokens - 1) / tokens, [&](int64_t piece, int32_t) {
-    for (int64_t i = piece * tokens; i < std::min(t, (piece + 1) * tokens); ++i) {
-      HWY_DYNAMIC_DISPATCH(conv_token)(p, taps, i);
-    }
+  pool.run((t + tokens - 1) / tokens, [&](int64_t piece, int32_t thread) {
+    HWY_DYNAMIC_DISPATCH(conv_tokens)(p, piece * tokens, std::min(t, (piece + 1) * tokens), room + each * thread);
   });
   advance_state(p);
   return {};
