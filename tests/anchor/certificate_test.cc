@@ -209,6 +209,20 @@ TEST(Certificate, ConstantOfTheoremOneIsSharp) {
   }
 }
 
+// A weight that float32 made zero is not nothing if its logit may be off by more.
+TEST(Certificate, HiddenBehindAZeroWeight) {
+  Step s;
+  s.coded_score = {0, -200, -1};
+  s.exact_score = {0, 10, -1};
+  s.coded_value = s.exact_value = {{1}, {-1}, {0.5}};
+  const Case c = make_case(s, 1);
+  EXPECT_EQ(c.weight[1], 0);
+  EXPECT_GT(c.truth.l1, 1.9);
+  const StepCertificate bound = certify(c);
+  EXPECT_LE(c.truth.l1, bound.l1);
+  EXPECT_LE(c.truth.output, bound.output);
+}
+
 TEST(Certificate, HandWorked) {
   // Two rows of weight 1/2, the first off by log 2 at most: its exact weight is 1/3 to 2/3.
   const std::vector<float> weight = {0.5f, 0.5f}, error = {up(std::log(2.0)), 0}, zero = {0, 0}, one = {1, 1};

@@ -122,7 +122,8 @@ TEST(PickResiduals, BestOfAllHeads) {
   const std::vector<SideUtility> heads = {{a, none}, {b, third}};  // 9 is an anchor's
   using Masks = std::vector<std::vector<uint64_t>>;
   EXPECT_EQ(pick_residuals(heads, 0), (Masks{{0}, {0}}));
-  EXPECT_EQ(pick_residuals(heads, 2), (Masks{{0b1010}, {0}}));  // ties: the lower head, then position
+  EXPECT_EQ(pick_residuals(heads, 1), (Masks{{0b0010}, {0}}));  // ties: the lower head, then position
+  EXPECT_EQ(pick_residuals(heads, 2), (Masks{{0b1010}, {0}}));
   EXPECT_EQ(pick_residuals(heads, 3), (Masks{{0b1010}, {0b0001}}));
   EXPECT_EQ(pick_residuals(heads, 4), (Masks{{0b1110}, {0b0001}}));
   EXPECT_EQ(pick_residuals(heads, 6), (Masks{{0b1111}, {0b1001}}));

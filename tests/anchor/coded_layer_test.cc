@@ -328,6 +328,30 @@ TEST(CodedLayer, StoredBoundsCertifyTheOutput) {
   }
 }
 
+// The stored bound is above the distance, by less than a step of its grid (4.4%) and what covers rounding.
+TEST(CodedLayer, BoundsAreRoundedUp) {
+  const Layer layer(900, 2, 64, true, 5);
+  CodeLayout layout = lean_layout(48);
+  layout.key_bound_bytes = layout.value_bound_bytes = 1;
+  const CodedLayer c = coded(layer, settings(layout, 4), *stream());
+  const int64_t n = c.plan.shape.n_coded();
+  std::vector<float> x(static_cast<size_t>(n * 64));
+  for (int64_t h = 0; h < layer.h; ++h) {
+    for (const bool is_key : {true, false}) {
+      const CodedSide& side = is_key ? c.key : c.value;
+      ASSERT_TRUE(decode_side(c, side, h, {x.data(), DType::kF32, {n, 64}}, *stream()).ok());
+      for (int64_t t = 0; t < n; ++t) {
+        const auto& exact = (is_key ? layer.keys : layer.values)[static_cast<size_t>(h)];
+        const double gap = std::sqrt(square(exact, x.data(), t, 64));
+        const double bound =
+            double(CodedLayer::kBoundBase) * std::exp2(side.bound[static_cast<size_t>(h * n + t)] / 16.0);
+        EXPECT_LE(gap, bound * 1.000001);
+        EXPECT_GE(std::max(gap, 0.01), bound / 1.05);
+      }
+    }
+  }
+}
+
 TEST(CodedLayer, ZeroTokens) {
   Layer layer(500, 1, 64, true, 6);
   std::fill_n(layer.keys[0].begin(), 100 * 64, uint16_t{0});
