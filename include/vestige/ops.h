@@ -3,6 +3,7 @@
 // The ops. One line in VESTIGE_OPS adds one: it becomes a field of every backend's table, a function in
 // vestige::ops, a row of backend_test and a row of the bench.
 
+#include "vestige/ops/anchor.h"
 #include "vestige/ops/attend.h"
 #include "vestige/ops/codes.h"
 #include "vestige/ops/experts.h"
@@ -43,7 +44,11 @@
   X(attend_mass, AttendMassParams)              \
   X(score_moments, ScoreMomentsParams)          \
   X(digest_pages, DigestPagesParams)            \
-  X(scan_pages, ScanPagesParams)
+  X(scan_pages, ScanPagesParams)                \
+  X(encode_rotated, EncodeRotatedParams)        \
+  X(decode_rotated, DecodeRotatedParams)        \
+  X(nearest_anchor, NearestAnchorParams)        \
+  X(attend_anchored, AttendAnchoredParams)
 
 namespace vestige::ops {
 

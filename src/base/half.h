@@ -43,6 +43,13 @@ inline uint16_t f32_to_f16(float x) {
   return static_cast<uint16_t>(sign | ((rounded - 0x38000000u) >> 13));
 }
 
+/// The nearest f16 that is not larger in magnitude; what is too large becomes the largest finite one. NaN stays NaN.
+inline uint16_t f32_to_f16_toward_zero(float x) {
+  const uint16_t bits = f32_to_f16(x);
+  const bool outward = std::fabs(f16_to_f32(bits)) > std::fabs(x) || (bits & 0x7fffu) == 0x7c00u;
+  return static_cast<uint16_t>(outward ? bits - 1 : bits);
+}
+
 /// e4m3 as in OCP FP8 and hub checkpoints ("e4m3fn"): no infinity, 0x7f and 0xff are NaN.
 inline float f8e4m3_to_f32(uint8_t bits) {
   const uint32_t sign = static_cast<uint32_t>(bits & 0x80u) << 24;

@@ -104,5 +104,19 @@ TEST(Half, EveryF8Code) {
   EXPECT_EQ(f8e4m3_to_f32(0x7e), 448.0f);  // the largest: exponent 15 is an ordinary one
 }
 
+// Against the grid of all f16 values: the largest that is not beyond x.
+TEST(Half, F16TowardZero) {
+  for (uint32_t bits = 0; bits < 0x7bffu; ++bits) {
+    const float low = f16_to_f32(static_cast<uint16_t>(bits)), high = f16_to_f32(static_cast<uint16_t>(bits + 1));
+    for (const float x : {low, 0.5f * (low + high), std::nextafter(high, 0.0f)}) {
+      EXPECT_EQ(f32_to_f16_toward_zero(x), bits) << x;
+      EXPECT_EQ(f32_to_f16_toward_zero(-x), bits | 0x8000u) << x;
+    }
+  }
+  EXPECT_EQ(f32_to_f16_toward_zero(65504.0f), 0x7bff);
+  EXPECT_EQ(f32_to_f16_toward_zero(1e30f), 0x7bff);
+  EXPECT_EQ(f32_to_f16_toward_zero(1e-30f), 0);
+}
+
 }  // namespace
 }  // namespace vestige
