@@ -13,7 +13,9 @@ inline Result<Trial> make_corpus_document(TrialSource& source) {
 }
 
 inline std::string layer_label(const Engine& engine, size_t i) {
-  return "layer " + std::to_string(engine.model().info().cache_layers[i].layer) + ": ";
+  const CacheLayer& cache = engine.model().info().cache_layers[i];
+  const std::string layer = "layer " + std::to_string(cache.layer);
+  return cache.head < 0 ? layer + ": " : layer + " head " + std::to_string(cache.head) + ": ";
 }
 
 }  // namespace vestige::eval

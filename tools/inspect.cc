@@ -142,7 +142,8 @@ void print_table(const Json& value) {
     } else if (key == "calibration") {
       for (const Json& layer : item) {
         line(key,
-             "layer " + layer["layer"].dump() + ": z = " + layer["z"].dump() +
+             "layer " + layer["layer"].dump() + (layer.contains("kv_head") ? " head " + layer["kv_head"].dump() : "") +
+                 ": z = " + layer["z"].dump() +
                  (layer["is_z_max"].get<bool>() ? " = z_max (too few queries, or none as low, to calibrate)" : ""));
       }
     } else {
