@@ -70,8 +70,8 @@ void few_bytes(const MatmulListParams& p, int64_t begin, int64_t end) {
 }  // namespace
 
 // Where rows of w are cut into pieces does not reach the bits of any element. Products with few rows are bound by
-// reading w, so each thread gets one long stretch of it: a single stream, and in every step the same pages, half of the
-// model's with two threads, which the TLB can hold where it cannot hold all.
+// reading w, so each thread gets one long stretch of it: a single stream, and in every step mostly the same pages, half
+// of a small model's with two threads, which the TLB can hold where it cannot hold all.
 Status matmul_list(const MatmulListParams& p, Stream& stream) {
   ThreadPool& pool = *stream.pool();
   int64_t n_bytes = 0, n_many = 0, each = 0;
