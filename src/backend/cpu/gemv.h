@@ -23,8 +23,8 @@ struct GemvParams {
 /// On the calling thread. The bits of out[i, j] depend on x[i], w[j] and k alone.
 void gemv_rows(const GemvParams& p);
 
-/// Rows of w in one piece of a threaded product: 32 KB are more than enough to forget the cost of handing them out; whole
-/// groups of eight.
+/// Rows of w in one piece of a threaded product: 32 KB are more than enough to forget the cost of handing them out;
+/// whole groups of eight.
 inline int64_t gemv_piece_rows(const Weight& w) {
   return std::max<int64_t>(8, 32768 / std::max<int64_t>(1, w.row_bytes()) / 8 * 8);
 }
