@@ -23,16 +23,10 @@ struct GemvParams {
 /// On the calling thread. The bits of out[i, j] depend on x[i], w[j] and k alone.
 void gemv_rows(const GemvParams& p);
 
-/// Weights of one piece of a threaded product of n_bytes in all: four pieces a thread share evenly, 32 KB is more than
-/// enough to forget the cost of handing it out, and what takes a microsecond wakes no worker.
-inline int64_t gemv_piece_bytes(int64_t n_bytes, int32_t n_threads) {
-  return std::clamp<int64_t>(n_bytes / (4 * n_threads), 8192, 32768);
-}
-
-/// The same in rows of w, whole groups of eight.
-inline int64_t gemv_piece_rows(const Weight& w, int64_t piece_bytes = 32768) {
-  const int64_t rows = piece_bytes / std::max<int64_t>(1, w.row_bytes());
-  return std::max<int64_t>(8, rows / 8 * 8);
+/// Rows of w in one piece of a threaded product: 32 KB are more than enough to forget the cost of handing them out;
+/// whole groups of eight.
+inline int64_t gemv_piece_rows(const Weight& w) {
+  return std::max<int64_t>(8, 32768 / std::max<int64_t>(1, w.row_bytes()) / 8 * 8);
 }
 
 }  // namespace vestige::cpu

@@ -67,11 +67,29 @@ void few_bytes(const MatmulListParams& p, int64_t begin, int64_t end) {
   }
 }
 
+/// Cuts of n_bytes of weights: a stretch a thread, and where that is all, a sixteenth in kShared pieces for whoever is
+/// done first.
+struct Cuts {
+  static constexpr int64_t kShared = 4;
+  int64_t n_bytes, n, n_stretches, shared = 0;
+
+  Cuts(int64_t n_bytes_in, int64_t n_threads) : n_bytes(n_bytes_in) {
+    n = n_stretches = ceil_div(n_bytes, std::clamp(ceil_div(n_bytes, n_threads), kLeastBytes, kMostBytes));
+    if (n_threads == 1 || n != n_threads) return;
+    n += kShared;
+    shared = n_bytes / 16;
+  }
+  int64_t at(int64_t i) const {
+    if (i <= n_stretches) return (n_bytes - shared) * i / n_stretches;
+    return n_bytes - shared + shared * (i - n_stretches) / kShared;
+  }
+};
+
 }  // namespace
 
 // Where rows of w are cut into pieces does not reach the bits of any element. Products with few rows are bound by
-// reading w, so each thread gets one long stretch of it: a single stream, and in every step the same pages, half of the
-// model's with two threads, which the TLB can hold where it cannot hold all.
+// reading w, so each thread gets one long stretch of it: a single stream, and in every step mostly the same pages, half
+// of a small model's with two threads, which the TLB can hold where it cannot hold all.
 Status matmul_list(const MatmulListParams& p, Stream& stream) {
   ThreadPool& pool = *stream.pool();
   int64_t n_bytes = 0, n_many = 0, each = 0;
@@ -87,10 +105,10 @@ Status matmul_list(const MatmulListParams& p, Stream& stream) {
   if (each > 0) {
     VESTIGE_ASSIGN(scratch, scratch_floats(ScratchSlot::kProduct, each * pool.n_threads()));
   }
-  const int64_t n_few = ceil_div(n_bytes, std::clamp(ceil_div(n_bytes, pool.n_threads()), kLeastBytes, kMostBytes));
-  pool.run(n_few + n_many, [&](int64_t i, int32_t thread) {
-    if (i < n_few) return few_bytes(p, n_bytes * i / n_few, n_bytes * (i + 1) / n_few);
-    i -= n_few;
+  const Cuts cuts(n_bytes, pool.n_threads());
+  pool.run(cuts.n + n_many, [&](int64_t i, int32_t thread) {
+    if (i < cuts.n) return few_bytes(p, cuts.at(i), cuts.at(i + 1));
+    i -= cuts.n;
     for (const MatmulParams& one : p.products) {
       const int64_t n = many_pieces(one);
       if (i < n) return many_rows(one, i, scratch + each * thread);
