@@ -100,7 +100,7 @@ int run(int64_t n, int32_t n_threads) {
   const Data data(n);
   const double dense = dense_s(data, n, *stream);
   std::printf("%lld tokens, dense %.0f us\n", static_cast<long long>(n), 1e6 * dense);
-  for (const double ratio : {5.0, 10.0, 15.0}) {
+  for (const double ratio : {5.0, 10.0, 20.0}) {
     anchor::CodeSettings settings;
     settings.n_anchors = n / 128;
     settings.layout = anchor::lean_layout(settings.n_anchors);

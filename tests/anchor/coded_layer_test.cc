@@ -366,6 +366,51 @@ TEST(CodedLayer, ZeroTokens) {
   for (float v : o.out) EXPECT_EQ(v, 0.0f);
 }
 
+// What a damaged file could hold, one array at a time.
+TEST(CodedLayer, CheckFindsDamage) {
+  const Layer layer(500, 2, 64, true, 8);
+  CodeLayout wide = paper_layout();
+  wide.key_bound_bytes = 1;
+  for (const CodeLayout& layout : {lean_layout(48), wide}) {
+    const CodedLayer good = coded(layer, settings(layout, 4), *stream());
+    const Status fine = check_layer(good);
+    EXPECT_TRUE(fine.ok()) << fine.message();
+    using Damage = void (*)(CodedLayer*);
+    const Damage damages[] = {
+        [](CodedLayer* c) { c->key.index[10 * size_t(c->plan.layout.index_bytes)] = 48; },
+        [](CodedLayer* c) { c->value.index.back() = 0xff; },
+        [](CodedLayer* c) { c->key.mask[0] ^= 2; },
+        [](CodedLayer* c) { c->key.mask.back() |= INT64_MIN; },
+        [](CodedLayer* c) { c->value.prefix[1] += 1; },
+        [](CodedLayer* c) { c->value.prefix[0] = -1; },
+        [](CodedLayer* c) { c->key.offset[0] = 1; },
+        [](CodedLayer* c) { c->key.offset[1] = -5; },
+        [](CodedLayer* c) { c->value.offset.back() += 1; },
+        [](CodedLayer* c) { c->value.slot[3] ^= 1; },
+        [](CodedLayer* c) { c->value.slot.pop_back(); },
+        [](CodedLayer* c) { c->key.codes.pop_back(); },
+        [](CodedLayer* c) { c->key.scale.clear(); },
+        [](CodedLayer* c) { c->key.anchors.push_back(0); },
+        [](CodedLayer* c) { c->value.gamma.pop_back(); },
+        [](CodedLayer* c) { c->key.bound.push_back(0); },
+        [](CodedLayer* c) { c->anchor_positions[2] = 0xff; },
+        [](CodedLayer* c) {
+          std::swap(c->anchor_positions[0], c->anchor_positions[size_t(c->plan.layout.anchor_position_bytes)]);
+        },
+        [](CodedLayer* c) { c->anchor_positions.pop_back(); },
+        [](CodedLayer* c) { c->position_ids.push_back(0); },
+        [](CodedLayer* c) { c->plan.n_key += 1; },
+        [](CodedLayer* c) { c->plan.shape.n_anchors = 47; },
+        [](CodedLayer* c) { c->plan.shape.d = 1 << 20; },
+    };
+    for (size_t i = 0; i < std::size(damages); ++i) {
+      CodedLayer bad = good;
+      damages[i](&bad);
+      EXPECT_EQ(check_layer(bad).code(), StatusCode::kDataLoss) << i;
+    }
+  }
+}
+
 TEST(CodedLayer, Refuses) {
   const Layer layer(300, 2, 64, true, 7);
   LayerTokens t = layer.view();

@@ -75,6 +75,12 @@ struct CodeSettings {
 /// @return InvalidArgument for what plan_bytes refuses, and for shapes that disagree
 Result<CodedLayer> code_layer(const LayerTokens& tokens, const CodeSettings& settings, Stream& stream);
 
+/// For a layer that comes from a file, before any op reads it.
+/// @return DataLoss unless every array has the plan's size, indices are anchors, anchor positions ascend inside the
+/// coded
+///         tokens, and masks, prefixes, offsets and slots agree
+Status check_layer(const CodedLayer& layer);
+
 /// What the coded tokens of one side of one head stand for, residuals included: for tests and measurements only.
 /// @param out [n_coded, d] f32
 Status decode_side(const CodedLayer& layer, const CodedSide& side, int64_t head, const TensorView& out, Stream& stream);
