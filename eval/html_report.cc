@@ -181,7 +181,9 @@ std::string report_html(const ReportHead& head, const std::vector<Cell>& cells, 
   out +=
       std::string(kStyle) + "</style>\n<h1>vestige eval</h1>\n<p><code>" + escape_html(head.command) + "</code></p>\n";
   out += "<p>Model <code>" + escape_html(head.identity.model) + "</code>, seed " + std::to_string(head.identity.seed) +
-         ", blocks of " + std::to_string(head.identity.block_rows) + " rows, vestige " +
+         ", blocks of " + std::to_string(head.identity.block_rows) + " rows, " +
+         (head.identity.aware ? "compressed with the question at hand, vestige "
+                              : "compressed before the question, vestige ") +
          escape_html(head.identity.vestige_version) + ". Trials that full attention does not solve do not count.</p>\n";
   out += gates_html(gates);
   Families families;

@@ -62,6 +62,7 @@ std::string report_json(const ReportHead& head, const std::vector<Cell>& cells, 
                 {"corpus", head.identity.corpus},
                 {"seed", head.identity.seed},
                 {"block_rows", head.identity.block_rows},
+                {"aware", head.identity.aware},
                 {"trials", head.n_trials},
                 {"command", head.command}};
   out["gates"] = Json::array();

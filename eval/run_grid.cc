@@ -63,6 +63,17 @@ Result<Trial> Runner::make_trial(const TaskInfo& task, int64_t length, int32_t t
   return made;
 }
 
+/// Moves the question into the document; its last token stays, since decoding begins with one.
+Status ask_first(Trial* trial) {
+  if (trial->segments.size() != 1 || trial->segments[0].prompt.empty()) {
+    return invalid_argument("a task without one question, or with several, cannot be run aware");
+  }
+  std::vector<int32_t>& prompt = trial->segments[0].prompt;
+  trial->document.insert(trial->document.end(), prompt.begin(), prompt.end() - 1);
+  prompt.erase(prompt.begin(), prompt.end() - 1);
+  return {};
+}
+
 void Runner::say(const TaskInfo& task, int64_t length, int32_t trial, const std::string& arm) {
   what_ = std::string(task.name) + " " + std::to_string(length) + " trial " + std::to_string(trial) + " " + arm;
 }
@@ -181,7 +192,8 @@ Status Runner::run_unit(const Unit& unit) {
   const std::vector<Arm> pending = pending_arms(unit);
   if (task.measure == Measure::kNumbers) return examine(task, unit);
   say(task, unit.length, unit.trial, "reading");
-  VESTIGE_ASSIGN(const Trial trial, make_trial(task, unit.length, unit.trial));
+  VESTIGE_ASSIGN(Trial trial, make_trial(task, unit.length, unit.trial));
+  if (grid_.aware) VESTIGE_TRY(ask_first(&trial));
   VESTIGE_ASSIGN(const auto base, read_document(engine_, trial.document, pending, progress()));
   std::optional<Reading> reading;
   if (task.measure == Measure::kFidelity) {

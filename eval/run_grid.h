@@ -20,6 +20,9 @@ struct Grid {
   std::vector<Arm> arms;       ///< `full` first
   std::vector<double> ratios;  ///< of tasks that bring policies of their own
   int32_t block_rows = 4096;
+  /// The question of a trial, but for its last token, is part of the document that is read and compressed, as in papers
+  /// that compress with the question at hand. Gates look at the trials as they are otherwise.
+  bool aware = false;
   Shard shard;
 };
 

@@ -22,9 +22,9 @@ constexpr char kFormat[] = "vestige.eval";
 constexpr int64_t kVersion = 1;
 
 Json identity_json(const RunIdentity& id) {
-  return {{"format", kFormat}, {"version", kVersion},        {"vestige_version", id.vestige_version},
-          {"model", id.model}, {"tokenizer", id.tokenizer},  {"corpus", id.corpus},
-          {"seed", id.seed},   {"block_rows", id.block_rows}};
+  return {{"format", kFormat}, {"version", kVersion},         {"vestige_version", id.vestige_version},
+          {"model", id.model}, {"tokenizer", id.tokenizer},   {"corpus", id.corpus},
+          {"seed", id.seed},   {"block_rows", id.block_rows}, {"aware", id.aware}};
 }
 
 /// Writes the folder's run.json, or compares with what is there.
@@ -41,6 +41,7 @@ Status check_identity(const std::string& path, const RunIdentity& identity) {
   for (const auto& [name, value] : mine.items()) {
     const nlohmann::json* other = json_member(theirs, name.c_str());
     if (other != nullptr && *other == nlohmann::json(value)) continue;
+    if (other == nullptr && name == "aware" && !identity.aware) continue;  // folders from before there was a choice
     return mismatch("%s: the runs of this folder have %s = %s, this one has %s; name another --out", path.c_str(),
                     name.c_str(), other == nullptr ? "nothing" : other->dump().c_str(), value.dump().c_str());
   }

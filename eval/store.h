@@ -20,6 +20,7 @@ struct RunIdentity {
               corpus = {};  ///< corpus: SHA-256 of its bytes, "" = none
   uint64_t seed = 0;
   int32_t block_rows = 0;
+  bool aware = false;  ///< Grid::aware
   bool operator==(const RunIdentity&) const = default;
 };
 

@@ -32,7 +32,7 @@ struct EvalFlags {
   std::vector<int64_t> lengths = {8192};
   int32_t n_trials = 24, block_rows = 4096;
   uint64_t seed = 0;
-  bool json = false, list = false;
+  bool json = false, list = false, aware = false;
 };
 
 /// One line on a terminal's stderr: share, what is being done, time left.
@@ -92,6 +92,7 @@ Result<eval::Grid> make_grid(const EvalFlags& flags) {
   grid.seed = flags.seed;
   grid.ratios = flags.ratios;
   grid.block_rows = flags.block_rows;
+  grid.aware = flags.aware;
   VESTIGE_ASSIGN(grid.arms, eval::parse_arms(flags.policies, flags.ratios, flags.block_rows));
   VESTIGE_ASSIGN(grid.shard, parse_shard(flags.shard));
   return grid;
@@ -139,6 +140,7 @@ std::string command_text(const EvalFlags& flags) {
   add_list(" --lengths ", flags.lengths);
   text += " --trials " + std::to_string(flags.n_trials) + " --seed " + std::to_string(flags.seed);
   if (flags.block_rows != 4096) text += " --block-rows " + std::to_string(flags.block_rows);
+  if (flags.aware) text += " --aware";
   return text + (flags.corpus.empty() ? "" : " --corpus " + flags.corpus);
 }
 
@@ -161,7 +163,8 @@ Status run(const EvalFlags& flags) {
                    .tokenizer = engine->tokenizer().fingerprint(),
                    .corpus = flags.corpus.empty() ? "" : corpus_identity,
                    .seed = flags.seed,
-                   .block_rows = flags.block_rows};
+                   .block_rows = flags.block_rows,
+                   .aware = flags.aware};
   VESTIGE_ASSIGN(const auto store, eval::Store::open(flags.out, head.identity, grid.shard));
   VESTIGE_ASSIGN(const std::vector<int32_t> corpus, eval::encode_corpus(engine->tokenizer(), corpus_bytes));
   {
@@ -206,6 +209,7 @@ Command add_eval(CLI::App& root) {
   app->add_option("--corpus", flags->corpus, "Text for filler: UTF-8, a NUL between documents")->type_name("FILE");
   app->add_option("--out", flags->out, "Folder for results and report; a later run goes on from it")->type_name("DIR");
   app->add_option("--shard", flags->shard, "Do trials i, i + n, ... only, into the same folder")->type_name("I/N");
+  app->add_flag("--aware", flags->aware, "Compress with the question at hand, not before it");
   app->add_flag("--json", flags->json, "Report as JSON");
   app->add_flag("--list", flags->list, "List the tasks");
   app->footer(std::string("Examples:\n  vestige eval -m models/nano --tasks needle --policies vestige,streaming "

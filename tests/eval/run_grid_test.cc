@@ -90,6 +90,38 @@ TEST_F(RunGrid, ShardsDoTheSameTrials) {
   EXPECT_EQ(lines(*open("shards")), lines(*whole));
 }
 
+// The question stands in the document: full attention answers as before, and a folder holds one kind or the other.
+TEST_F(RunGrid, AwareReadsTheQuestionWithTheDocument) {
+  grid_.aware = true;
+  EXPECT_EQ(run(*open("text")).code(), StatusCode::kInvalidArgument);  // ce asks nothing
+  grid_.aware = false;
+  grid_.tasks = {{.name = "asked",
+                  .sentence = "",
+                  .source = "",
+                  .measure = Measure::kText,
+                  .make = [](TrialSource& source) -> Result<Trial> {
+                    VESTIGE_ASSIGN(const std::vector<int32_t> text, source.corpus_run(256 + 9));
+                    Trial trial;
+                    trial.document.assign(text.begin(), text.begin() + 256);
+                    trial.segments.push_back({{text.begin() + 256, text.end() - 3}, {text.end() - 3, text.end()}});
+                    return trial;
+                  }}};
+  const auto blind = open("a");
+  ASSERT_TRUE(run(*blind).ok());
+  grid_.aware = true;
+  const auto aware = open("b");
+  ASSERT_TRUE(run(*aware).ok());
+  ASSERT_EQ(aware->outcomes().size(), blind->outcomes().size());
+  for (size_t i = 0; i < aware->outcomes().size(); ++i) {
+    const Outcome &a = aware->outcomes()[i], &b = blind->outcomes()[i];
+    if (a.arm == "full") {
+      EXPECT_NEAR(a.nats, b.nats, 1e-3 * b.nats);
+    }
+    EXPECT_EQ(a.n_answer, b.n_answer);
+    EXPECT_EQ(a.record.n_steps, b.record.n_steps);
+  }
+}
+
 // Below one block nothing is compressed: a table would show that every policy is perfect.
 TEST_F(RunGrid, RefusesWhenNothingIsCompressed) {
   grid_.block_rows = 192;

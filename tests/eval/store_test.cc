@@ -71,6 +71,9 @@ TEST(Store, AnotherRunsFolderIsRefused) {
   const auto store = Store::open(folder.file("run"), other, {});
   EXPECT_EQ(store.status().code(), StatusCode::kMismatch);
   EXPECT_THAT(store.status().message(), HasSubstr("model = \"m\""));
+  RunIdentity aware = kIdentity;
+  aware.aware = true;
+  EXPECT_THAT(Store::open(folder.file("run"), aware, {}).status().message(), HasSubstr("aware = false"));
 }
 
 TEST(Store, DamageNamesTheLine) {
