@@ -34,7 +34,7 @@ void store_row(const float* from, int64_t n, DType dtype, std::byte* to) {
 }  // namespace
 
 Status BlockCache::init() {
-  index_ = policy_->create_index(layout_);
+  index_ = policy_->create_index(layout_, rotation_);
   const size_t heads = static_cast<size_t>(kMaxParts * h_q_) * sizeof(float);
   VESTIGE_ASSIGN(scratch_.part, Buffer::create(heads * static_cast<size_t>(layout_.d_content)));
   VESTIGE_ASSIGN(scratch_.lse, Buffer::create(heads));
