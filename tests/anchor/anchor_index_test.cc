@@ -166,8 +166,11 @@ TEST(AnchorIndex, SegmentsTakeTheirShareOfBytes) {
         const LayerShape shape = {.n_tokens = n, .window = 0, .n_anchors = s->n_anchors, .n_heads = 1, .d = 64};
         const auto plan = plan_bytes(shape, s->layout, s->ratio);
         ASSERT_TRUE(plan.ok()) << plan.status().message();
-        if (s->ratio == ratio) EXPECT_LE(plan->total_bytes(), double(4 * n * 64) / ratio);
-        if (s->ratio != ratio) EXPECT_EQ(s->n_anchors, 1);
+        if (s->ratio == ratio) {
+          EXPECT_LE(plan->total_bytes(), double(4 * n * 64) / ratio);
+        } else {
+          EXPECT_EQ(s->n_anchors, 1);
+        }
       }
     }
   }
