@@ -138,7 +138,9 @@ Result<std::vector<Arm>> parse_spec(const std::string& spec, std::span<const dou
     if (name != "full") arm.name.append(":").append(number_text(ratio));
     arm.name += suffix;
     const Status status = create_policy(arm.policy, RowLayout{}).status();
-    if (!status.ok()) return status.with_context("policy \"" + spec + "\"");
+    // Whether the policy takes the model's rows shows once there is a model.
+    if (!status.ok() && status.code() != StatusCode::kUnsupported)
+      return status.with_context("policy \"" + spec + "\"");
     arms.push_back(std::move(arm));
   }
   return arms;

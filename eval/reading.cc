@@ -14,7 +14,8 @@ Status create_layers(Engine& engine, std::vector<Reading::Layer>* layers) {
   full.ratio = 1;
   for (const CacheLayer& layer : engine.model().info().cache_layers) {
     VESTIGE_ASSIGN(auto policy, create_policy(full, layer.layout));
-    VESTIGE_ASSIGN(layers->emplace_back().cache, LayerCache::create(layer.layout, layer.h_q, layer.scale, policy));
+    VESTIGE_ASSIGN(layers->emplace_back().cache,
+                   LayerCache::create(layer.layout, layer.h_q, layer.scale, policy, layer.rotation));
   }
   return {};
 }

@@ -44,8 +44,10 @@ struct StepRecord {
 class LayerCache {
  public:
   /// @param scale attention scale, > 0. @param h_q query heads, >= 1.
+  /// @param rotation of the keys in rows [value ; key]: CacheLayer::rotation
   static Result<std::unique_ptr<LayerCache>> create(const RowLayout& layout, int32_t h_q, float scale,
-                                                    std::shared_ptr<const CachePolicy> policy);
+                                                    std::shared_ptr<const CachePolicy> policy,
+                                                    KeyRotation rotation = {});
   virtual ~LayerCache() = default;
 
   /// Room for `n` new rows at the end: views to write into, content [n, d_content] and branch [n, d_branch].

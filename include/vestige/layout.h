@@ -3,6 +3,7 @@
 // How one token's memory lies in a cache, and how many such rows are found.
 
 #include <cstdint>
+#include <vector>
 
 #include "vestige/tensor.h"
 
@@ -25,6 +26,13 @@ struct RowLayout {
   int32_t d_scored() const { return d_row() - scored_begin(); }
   int64_t row_bytes() const { return static_cast<int64_t>(dtype_bytes(dtype)) * d_row(); }
   bool operator==(const RowLayout&) const = default;
+};
+
+/// How the keys of [value ; key] rows were turned by their positions (row numbers) before they were cached: by the op
+/// `rotate`. Policies that code keys as they were before turn them back.
+struct KeyRotation {
+  std::vector<float> frequencies;  ///< [at most d_branch / 2] radians a position; empty: not turned, or nobody says
+  bool interleaved = true;         ///< as RotateParams
 };
 
 /// Rows of one sequence and layer, in equal pages (the closed blocks, then the open tail). Row u lies

@@ -24,6 +24,7 @@ struct CacheLayer {
   RowLayout layout;
   int32_t h_q = 0;
   float scale = 1.0f;
+  KeyRotation rotation = {};  ///< of the keys in rows [value ; key]; not in files
 };
 
 struct ModelInfo {

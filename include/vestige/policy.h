@@ -169,14 +169,15 @@ class CachePolicy {
   /// Null if observes() is kNone. Rows closed after its finish() keep the score of score_block.
   virtual std::unique_ptr<PromptScorer> create_scorer(const RowLayout& layout, int32_t h_q) const;
   /// Null: rows that are not kept stay out for good.
-  virtual std::unique_ptr<RecallIndex> create_index(const RowLayout& layout) const;
+  /// @param rotation of the layer's keys
+  virtual std::unique_ptr<RecallIndex> create_index(const RowLayout& layout, const KeyRotation& rotation = {}) const;
 };
 
 /// Every policy of this build, in registry order.
 std::vector<PolicyInfo> policy_infos();
 
 /// @return InvalidArgument naming the field, its value and its range (an unknown policy or setting too);
-///         Unsupported if the policy needs a branch and `layout` has none.
+///         Unsupported if the policy needs a branch and `layout` has none, or codes keys and values and it has none.
 Result<std::shared_ptr<const CachePolicy>> create_policy(const PolicyConfig& config, const RowLayout& layout);
 
 }  // namespace vestige

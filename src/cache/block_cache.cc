@@ -34,7 +34,7 @@ void store_row(const float* from, int64_t n, DType dtype, std::byte* to) {
 }  // namespace
 
 Status BlockCache::init() {
-  index_ = policy_->create_index(layout_);
+  index_ = policy_->create_index(layout_, rotation_);
   const size_t heads = static_cast<size_t>(kMaxParts * h_q_) * sizeof(float);
   VESTIGE_ASSIGN(scratch_.part, Buffer::create(heads * static_cast<size_t>(layout_.d_content)));
   VESTIGE_ASSIGN(scratch_.lse, Buffer::create(heads));
@@ -236,17 +236,22 @@ void BlockCache::certify(const TensorView& out, int64_t n_parts, StepRecord* ste
       step->omitted_max = std::max(step->omitted_max, share);
       continue;
     }
-    const float* o = out.as<float>() + i * layout_.d_content;
-    double square = 0;
-    for (int32_t c = 0; c < layout_.d_content; ++c) square += double(o[c]) * double(o[c]);
-    const double most = double(index_->max_content_norm()), norm = std::sqrt(square);
+    const auto norm_of = [&](const float* x) {
+      double square = 0;
+      for (int32_t c = 0; c < layout_.d_content; ++c) square += double(x[c]) * double(x[c]);
+      return std::sqrt(square);
+    };
+    const double most = double(index_->max_content_norm());
+    const double norm = norm_of(out.as<float>() + i * layout_.d_content);
+    const double exact_part = norm_of(reinterpret_cast<const float*>(scratch_.attended.data()) + i * layout_.d_content);
     const float* lse = part_lse(n_parts - 1).as<float>();  // the coded part is the last
     const double share = std::min(1.0, std::exp(double(lse[i]) - total));
     const float* e = scratch_.error.data() + 3 * i;
     const double over = share * (2 * double(e[0]) + double(e[1]) * (most + norm));
     const double bound = over / (1 - share + share * double(e[2]));
-    // Whatever the codes say, both outputs are averages of contents.
-    double relative = most > 0 ? std::min(std::isfinite(bound) ? bound : INFINITY, most + norm) / most : 0.0;
+    // Whatever the codes say, the exact output lies between that of the kept and tail rows and the archive's contents.
+    const double cap = std::max(most, exact_part) + norm;
+    double relative = most > 0 ? std::min(std::isfinite(bound) ? bound : INFINITY, cap) / most : 0.0;
     if (!std::isfinite(relative)) relative = INFINITY;  // contents without a norm
     error_sum += relative;
     step->error_max = std::max(step->error_max, relative);

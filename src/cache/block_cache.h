@@ -27,8 +27,14 @@ struct Scratch {
 
 class BlockCache final : public LayerCache {
  public:
-  BlockCache(const RowLayout& layout, int32_t h_q, float scale, std::shared_ptr<const CachePolicy> policy)
-      : layout_(layout), h_q_(h_q), scale_(scale), policy_(std::move(policy)), rows_(layout, block_rows()) {}
+  BlockCache(const RowLayout& layout, int32_t h_q, float scale, std::shared_ptr<const CachePolicy> policy,
+             KeyRotation rotation)
+      : layout_(layout),
+        h_q_(h_q),
+        scale_(scale),
+        policy_(std::move(policy)),
+        rotation_(std::move(rotation)),
+        rows_(layout, block_rows()) {}
 
   Status init();
   Status share_rows(const LayerCache& from, Stream& stream) override;
@@ -120,6 +126,7 @@ class BlockCache final : public LayerCache {
   int32_t h_q_;
   float scale_;
   std::shared_ptr<const CachePolicy> policy_;
+  KeyRotation rotation_;
   RowStore rows_;
   KeptRows kept_;
   Buffer scores_;  // [n_closed] f32

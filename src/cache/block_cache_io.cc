@@ -53,7 +53,7 @@ Status BlockCache::load_parts(const std::string& prefix, const TensorSource& sou
     VESTIGE_ASSIGN(const ConstTensorView score, source.get(prefix + "score", DType::kF32, {counts[0]}));
     std::memcpy(scores.data(), score.data, scores.size_bytes());
   }
-  std::unique_ptr<RecallIndex> index = policy_->create_index(layout_);
+  std::unique_ptr<RecallIndex> index = policy_->create_index(layout_, rotation_);
   if (index != nullptr) VESTIGE_TRY(index->load(prefix, source, counts[0]));
   rows_ = std::move(rows);
   kept_ = std::move(kept);

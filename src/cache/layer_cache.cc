@@ -28,7 +28,8 @@ void StepRecord::add(const StepRecord& other) {
 }
 
 Result<std::unique_ptr<LayerCache>> LayerCache::create(const RowLayout& layout, int32_t h_q, float scale,
-                                                       std::shared_ptr<const CachePolicy> policy) {
+                                                       std::shared_ptr<const CachePolicy> policy,
+                                                       KeyRotation rotation) {
   if (policy == nullptr) return invalid_argument("policy is null");
   if (layout.d_content < 1) return invalid_argument("d_content = %d, want at least 1", layout.d_content);
   if (!layout.scored_content && layout.d_branch < 1) {
@@ -40,8 +41,12 @@ Result<std::unique_ptr<LayerCache>> LayerCache::create(const RowLayout& layout, 
   }
   if (h_q < 1) return invalid_argument("h_q = %d, want at least 1", h_q);
   if (!(scale > 0) || !std::isfinite(scale)) return invalid_argument("scale = %g, want above 0", scale);
+  if (2 * rotation.frequencies.size() > static_cast<size_t>(layout.d_branch)) {
+    return invalid_argument("rotation has %zu frequencies, want at most d_branch / 2 = %d", rotation.frequencies.size(),
+                            layout.d_branch / 2);
+  }
   return guarded([&]() -> Result<std::unique_ptr<LayerCache>> {
-    auto cache = std::make_unique<BlockCache>(layout, h_q, scale, std::move(policy));
+    auto cache = std::make_unique<BlockCache>(layout, h_q, scale, std::move(policy), std::move(rotation));
     VESTIGE_TRY(cache->init());
     return std::unique_ptr<LayerCache>(std::move(cache));
   });

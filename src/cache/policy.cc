@@ -18,7 +18,7 @@ int64_t CachePolicy::n_observed() const { return 0; }
 
 std::unique_ptr<PromptScorer> CachePolicy::create_scorer(const RowLayout&, int32_t) const { return nullptr; }
 
-std::unique_ptr<RecallIndex> CachePolicy::create_index(const RowLayout&) const { return nullptr; }
+std::unique_ptr<RecallIndex> CachePolicy::create_index(const RowLayout&, const KeyRotation&) const { return nullptr; }
 
 Status RecallIndex::attend_codes(const RecallStep&, const CodedPart&, Stream&) {
   return internal_error("this recall index attends no codes");

@@ -53,7 +53,7 @@ Status Sequence::prepare(const PolicyConfig& policy) {
     observes_ = shared->observes();
     n_observed_ = observes_ == ObservedQueries::kPrompt ? shared->n_observed() : 0;
     VESTIGE_ASSIGN(std::unique_ptr<LayerCache> cache,
-                   LayerCache::create(layer.layout, layer.h_q, layer.scale, std::move(shared)));
+                   LayerCache::create(layer.layout, layer.h_q, layer.scale, std::move(shared), layer.rotation));
     cache_pointers_.push_back(cache.get());
     caches_.push_back(std::move(cache));
   }

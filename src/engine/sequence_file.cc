@@ -81,7 +81,8 @@ Status Sequence::restore(std::shared_ptr<const ContextFile> file, const LoadOpti
       continue;
     }
     VESTIGE_ASSIGN(auto policy, create_policy(file->policy(), layers[i].layout));
-    VESTIGE_ASSIGN(const auto saved, LayerCache::create(layers[i].layout, layers[i].h_q, layers[i].scale, policy));
+    VESTIGE_ASSIGN(const auto saved, LayerCache::create(layers[i].layout, layers[i].h_q, layers[i].scale, policy,
+                                                        engine_.model().info().cache_layers[i].rotation));
     VESTIGE_TRY(saved->load(layer_prefix(layers[i]), source));
     VESTIGE_TRY(caches_[i]->share_rows(*saved, engine_.stream()));
   }

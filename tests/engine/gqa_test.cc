@@ -55,6 +55,7 @@ TEST_F(GqaTest, EveryPolicySavesLoadsAndForksToTheSameBytes) {
   auto source = Context::create(*engine_, small_blocks("full"), {.n_kept_queries = INT64_MAX});
   ASSERT_TRUE(source.ok() && (*source)->read(tokens, {}).ok() && (*source)->finish_reading({}).ok());
   for (const PolicyInfo& info : policy_infos()) {
+    if (info.name == std::string("anchor")) continue;  // heads of 12 are none of its widths: see below
     SCOPED_TRACE(info.name);
     const auto fresh = read_all(*engine_, small_blocks(info.name), tokens);
     ASSERT_NE(fresh, nullptr);
@@ -90,6 +91,38 @@ TEST_F(GqaTest, CutsThreadsAndGrowthChangeNothing) {
   for (size_t i = 0; i < once->caches().size(); ++i) {
     EXPECT_EQ(grown->caches()[i]->kept_ids(), once->caches()[i]->kept_ids()) << i;
   }
+}
+
+// The policy `anchor`, whose codes need heads of a power of two: the nano model.
+TEST(AnchorContext, SavesLoadsForksAndGrowsToTheSameBytes) {
+  testing::ScratchFolder folder;
+  const auto engine = testing::make_engine(std::string(VESTIGE_SOURCE_DIR) + "/models/nano-gqa");
+  ASSERT_NE(engine, nullptr);
+  const auto tokens = some_tokens(300), question = some_tokens(70, 5);  // the question closes a block
+  const auto bytes_of = [&](const Context& context) {
+    EXPECT_TRUE(context.save(folder.file("x.vctx"), {}).ok());
+    return read_bytes(folder.file("x.vctx"));
+  };
+  const auto fresh = read_all(*engine, small_blocks("anchor"), tokens);
+  ASSERT_NE(fresh, nullptr);
+  const std::string bytes = bytes_of(*fresh);
+  EXPECT_EQ(bytes_of(*read_all(*engine, small_blocks("anchor"), tokens, 37)), bytes);
+  auto source = Context::create(*engine, small_blocks("full"), {.n_kept_queries = INT64_MAX});
+  ASSERT_TRUE(source.ok() && (*source)->read(tokens, {}).ok() && (*source)->finish_reading({}).ok());
+  auto fork = (*source)->fork(small_blocks("anchor"));
+  ASSERT_TRUE(fork.ok()) << fork.status().message();
+  EXPECT_EQ(bytes_of(**fork), bytes);
+  testing::write_bytes(folder.file("y.vctx"), bytes);
+  auto file = ContextFile::open(folder.file("y.vctx"));
+  ASSERT_TRUE(file.ok());
+  auto again = Context::load(*engine, *file);
+  ASSERT_TRUE(again.ok()) << again.status().message();
+  StepRecord first, second;
+  ASSERT_TRUE(fresh->feed(question, &first).ok() && (*again)->feed(question, &second).ok());
+  EXPECT_EQ(logits_of(**again), logits_of(*fresh));
+  EXPECT_GT(first.n_coded, 0);
+  EXPECT_EQ(first.read_bytes, second.read_bytes);
+  EXPECT_EQ(bytes_of(**again), bytes_of(*fresh));
 }
 
 // Nothing is left out: recall in mode sound with a threshold below everything attends what full attention attends.

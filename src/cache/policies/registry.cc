@@ -17,6 +17,7 @@
   X(oracle)                 \
   X(quest)                  \
   X(arkvale)                \
+  X(anchor)                 \
   X(vestige)
 
 namespace vestige {

@@ -69,7 +69,8 @@ Status Decoder::load_layer(int32_t number) {
                                     .head = head,
                                     .layout = gqa.layout(row_dtype_),
                                     .h_q = static_cast<int32_t>(config_.gqa.h_q()),
-                                    .scale = gqa.scale()});
+                                    .scale = gqa.scale(),
+                                    .rotation = gqa.rotation()});
     }
     layer.attention = std::move(gqa);
   } else {

@@ -30,6 +30,7 @@ class GqaLayer {
   float scale() const;
   int64_t n_caches() const { return dims_.n_kv; }
   RowLayout layout(DType row_dtype) const;
+  KeyRotation rotation() const { return {dims_.rotation.frequencies, dims_.rotation.interleaved}; }
 
   /// x += layer(x_norm), both [t, d_model] f32, with dense attention. The rows of the tokens are appended first, so
   /// that keys are the stored, rounded rows.

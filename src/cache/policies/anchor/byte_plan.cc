@@ -18,8 +18,8 @@ Status check_range(const char* field, int64_t value, int64_t low, int64_t high) 
 
 Status check_shape(const LayerShape& s) {
   VESTIGE_TRY(check_range("n_tokens", s.n_tokens, 1, kMaxTokens));
-  VESTIGE_TRY(check_range("window", s.window, 1, s.n_tokens));
-  VESTIGE_TRY(check_range("n_anchors", s.n_anchors, s.window, std::min(s.n_tokens, kMaxAnchors)));
+  VESTIGE_TRY(check_range("window", s.window, 0, s.n_tokens));
+  VESTIGE_TRY(check_range("n_anchors", s.n_anchors, std::max<int64_t>(s.window, 1), std::min(s.n_tokens, kMaxAnchors)));
   VESTIGE_TRY(check_range("n_heads", s.n_heads, 1, kMaxHeads));
   VESTIGE_TRY(check_range("d", s.d, 8, kMaxWidth));
   if ((s.d & (s.d - 1)) != 0) return invalid_argument("anchor plan: d = %" PRId64 ", want a power of two", s.d);

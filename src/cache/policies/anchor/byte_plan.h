@@ -32,8 +32,8 @@ CodeLayout lean_layout(int64_t n_anchors);
 /// *coded*, the selected anchors among them too (with gamma = 1), but those are no candidates for a residual.
 struct LayerShape {
   int64_t n_tokens = 0;   ///< at most 2^31 - 1
-  int64_t window = 32;    ///< 1 to n_tokens
-  int64_t n_anchors = 0;  ///< a head, window included; window to min(n_tokens, 65536)
+  int64_t window = 32;    ///< 0 to n_tokens
+  int64_t n_anchors = 0;  ///< a head, window included; window (1 at least) to min(n_tokens, 65536)
   int64_t n_heads = 0;    ///< KV heads, 1 to 4096
   int64_t d = 0;          ///< width of a key and of a value: a power of two from 8 to 4096
 

@@ -171,7 +171,7 @@ Status logit_errors(const Job& job, int64_t h, const Observed& seen, std::vector
                                    stream));
   for (int64_t w = 0; w < m; ++w) {
     for (int64_t t = 0; t < n; ++t) {
-      (*error)[static_cast<size_t>(w * n + t)] -= seen.logits[static_cast<size_t>(w * job.shape().n_tokens + t)];
+      (*error)[static_cast<size_t>(w * n + t)] -= seen.logits[static_cast<size_t>(w * head.key.dim(0) + t)];
     }
   }
   return {};
@@ -184,7 +184,7 @@ Status rank(Job* job, int64_t h, const Observed& seen, Stream& stream) {
   VESTIGE_TRY(logit_errors(*job, h, seen, &error, stream));
   std::vector<double> y(static_cast<size_t>(d)), mean(static_cast<size_t>(d), 0.0);
   for (int64_t w = 0; w < m; ++w) {
-    std::copy_n(seen.weights.data() + w * job->shape().n_tokens, n, weight.data() + w * n);
+    std::copy_n(seen.weights.data() + w * head.key.dim(0), n, weight.data() + w * n);
     for (int64_t j = 0; j < d; ++j)
       y[static_cast<size_t>(j)] = static_cast<double>(seen.outputs[static_cast<size_t>(w * d + j)]);
     for (int64_t t = 0; t < n; ++t)
@@ -228,7 +228,8 @@ Status code_head(Job* job, int64_t h, Stream& stream) {
   const LayerShape& s = job->shape();
   const HeadTokens& head = job->tokens.heads[static_cast<size_t>(h)];
   VESTIGE_ASSIGN(const Observed seen, observe(head, job->tokens, stream));
-  const std::vector<float> score = pooled_scores(mean_weights(seen, head.q.dim(0), s.n_tokens, s.n_coded()), kPool);
+  const std::vector<float> score =
+      pooled_scores(mean_weights(seen, head.q.dim(0), head.key.dim(0), s.n_coded()), kPool);
   VESTIGE_ASSIGN(std::vector<int32_t> anchors,
                  choose_anchors({.n_coded = s.n_coded(),
                                  .n_selected = s.n_selected(),
@@ -340,7 +341,11 @@ Status choose_residuals(Job* job, Stream& stream) {
 Result<CodedLayer> code_layer(const LayerTokens& tokens, const CodeSettings& settings, Stream& stream) {
   VESTIGE_TRY(check_tokens(tokens));
   VESTIGE_ASSIGN(const UtilityRule* const rule, find_utility(settings.utility));
-  const int64_t n_tokens = tokens.heads[0].key.dim(0);
+  const int64_t n_rows = tokens.heads[0].key.dim(0), n_tokens = tokens.n_tokens > 0 ? tokens.n_tokens : n_rows;
+  if (n_tokens > n_rows) {
+    return invalid_argument("anchor: n_tokens = %lld, want at most %lld", static_cast<long long>(n_tokens),
+                            static_cast<long long>(n_rows));
+  }
   const LayerShape shape = {
       .n_tokens = n_tokens,
       .window = settings.window,

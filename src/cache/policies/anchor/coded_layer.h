@@ -57,6 +57,7 @@ struct LayerTokens {
   ConstTensorView frequencies = {};  ///< as AttendAnchoredParams
   bool interleaved = true;
   float scale = 1.0f;
+  int64_t n_tokens = 0;  ///< the first so many are coded, window included; the queries see all of them. 0 = all
 };
 
 struct CodeSettings {

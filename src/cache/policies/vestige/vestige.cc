@@ -37,7 +37,7 @@ class VestigePolicy final : public ConfiguredPolicy {
     return std::min(n_closed, settings_.n_constant);
   }
 
-  std::unique_ptr<RecallIndex> create_index(const RowLayout& layout) const override {
+  std::unique_ptr<RecallIndex> create_index(const RowLayout& layout, const KeyRotation&) const override {
     if ((config().ratio == 1 && settings_.n_constant == 0) || settings_.recall.max_recall == 0) return nullptr;
     std::unique_ptr<IndexCodec> codec = settings_.codec == Codec::kSketch
                                             ? create_sketch_codec(layout, config().block_rows, settings_.sketch_rank)

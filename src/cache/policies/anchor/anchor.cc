@@ -1,0 +1,108 @@
+// AnchorKV: every closed row attended by a code of its nearest anchor, a coefficient and perhaps a residual.
+// Source: arXiv:2608.02901. As built: docs/policies/anchor.md, "As a policy".
+
+#include <algorithm>
+
+#include "cache/policies/anchor/anchor_index.h"
+#include "cache/policies/anchor/utility.h"
+#include "cache/policies/settings.h"
+
+namespace vestige {
+
+namespace {
+
+class AnchorPolicy final : public ConfiguredPolicy {
+ public:
+  AnchorPolicy(PolicyConfig config, anchor::IndexSettings settings)
+      : ConfiguredPolicy(std::move(config)), settings_(std::move(settings)) {}
+
+  /// The window: the ratio is that of the codes.
+  int64_t n_keep(int64_t n_closed) const override {
+    return config().ratio == 1 ? n_closed : std::min(n_closed, settings_.window);
+  }
+  Status score_block(const ConstTensorView&, const ConstTensorView&, int64_t first_position, const TensorView& score,
+                     Stream&) const override {
+    return score_by_position(first_position, score);
+  }
+  std::unique_ptr<RecallIndex> create_index(const RowLayout& layout, const KeyRotation& rotation) const override {
+    if (config().ratio == 1) return nullptr;
+    return std::make_unique<anchor::AnchorIndex>(layout, rotation, settings_);
+  }
+
+ private:
+  anchor::IndexSettings settings_;
+};
+
+/// Blind first: what no question has to be known for.
+std::vector<const char*> utility_names() {
+  std::vector<const char*> names = {"query_free"};
+  for (const anchor::UtilityRule& rule : anchor::utility_rules()) {
+    if (std::string_view(rule.name) != names[0]) names.push_back(rule.name);
+  }
+  return names;
+}
+
+Result<anchor::IndexSettings> read_settings(const PolicyConfig& config) {
+  constexpr int64_t kFewestRows = 16;  // of a segment: fewer cannot pay for an anchor
+  anchor::IndexSettings s;
+  s.ratio = config.ratio;
+  s.block_rows = config.block_rows;
+  s.n_sinks = config.n_sinks;
+  s.seed = config.seed;
+  VESTIGE_ASSIGN(const int32_t utility, whole_setting(config, "utility"));
+  VESTIGE_ASSIGN(const int32_t layout, whole_setting(config, "layout"));
+  VESTIGE_ASSIGN(const int32_t pooled, whole_setting(config, "pooled"));
+  VESTIGE_ASSIGN(s.n_anchors, whole_setting(config, "n_anchors"));
+  VESTIGE_ASSIGN(s.window, whole_setting(config, "window"));
+  s.utility = utility_names()[static_cast<size_t>(utility)];
+  s.lean = layout == 0;
+  s.pooled = pooled == 1;
+  s.rho = config.settings.at("rho");
+  const int64_t most = config.block_rows - s.window - kFewestRows;
+  if (s.n_sinks > most) {
+    return invalid_argument("n_sinks = %d, want at most block_rows - window - %lld = %lld with policy anchor",
+                            config.n_sinks, static_cast<long long>(kFewestRows), static_cast<long long>(most));
+  }
+  return s;
+}
+
+Status check_layout(const RowLayout& layout, const anchor::IndexSettings& s) {
+  if (layout.scored_content) {
+    return unsupported("policy anchor codes rows [value ; key]; for latent rows its one-sided form is not built");
+  }
+  const int32_t d = layout.d_content;
+  if (layout.d_branch != d || d < 8 || d > 4096 || (d & (d - 1)) != 0) {
+    return unsupported("policy anchor: values are %d and keys %d wide, want both the same power of two, 8 to 4096", d,
+                       layout.d_branch);
+  }
+  const double highest = anchor::highest_ratio(s.lean, d);
+  if (s.ratio <= highest) return {};
+  return invalid_argument("ratio = %g, want at most %.1f for policy anchor with heads %d wide and layout = %s", s.ratio,
+                          highest, d, s.lean ? "lean" : "paper");
+}
+
+}  // namespace
+
+PolicyInfo anchor_info() {
+  return {"anchor",
+          "attends every row by a code: its nearest anchor, a coefficient and, for some, a residual of 2 bits",
+          "AnchorKV, arXiv:2608.02901, a key-value head at a time",
+          {
+              choice("utility", utility_names(), "which rows get a residual; query_free takes no weights of queries"),
+              choice("layout", {"lean", "paper"}, "bytes of a code's parts: ours, or those of the paper's Table 1"),
+              {"n_anchors", 0, 0, 65536,
+               "anchors of what is coded at a time; 0 = one for 128 rows, 32 at least, for half of the bytes at most"},
+              {"window", 32, 0, 32, "last closed rows, kept exact beyond the ratio"},
+              {"rho", 0.7, 0, 1, "share of the anchors by score; the rest is drawn"},
+              choice("pooled", {"off", "on"}, "residuals of keys and values: half each, or in one ranking by byte"),
+          }};
+}
+
+Result<std::shared_ptr<const CachePolicy>> create_anchor(const PolicyConfig& config, const RowLayout& layout) {
+  VESTIGE_ASSIGN(PolicyConfig complete, complete_config(config, anchor_info()));
+  VESTIGE_ASSIGN(anchor::IndexSettings settings, read_settings(complete));
+  VESTIGE_TRY(check_layout(layout, settings));
+  return std::shared_ptr<const CachePolicy>(std::make_shared<AnchorPolicy>(std::move(complete), std::move(settings)));
+}
+
+}  // namespace vestige

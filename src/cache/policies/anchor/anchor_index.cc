@@ -1,0 +1,228 @@
+#include "cache/policies/anchor/anchor_index.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "backend/ops/row_access.h"
+#include "cache/policies/anchor/draw.h"
+#include "cache/row_store.h"
+
+namespace vestige::anchor {
+
+namespace {
+
+constexpr int64_t kObserved = 32;      // last tokens whose queries rank rows: the paper's observation window
+constexpr int64_t kFewestWanted = 32;  // anchors
+
+CodeLayout layout_of(bool lean, int64_t n_anchors) { return lean ? lean_layout(n_anchors) : paper_layout(); }
+
+}  // namespace
+
+double highest_ratio(bool lean, int64_t d) {
+  const CodeLayout l = layout_of(lean, 1);
+  const double row = 2 * (l.index_bytes + l.gamma_bytes) + l.position_id_bytes + 24.0 / 64;
+  return 4 * static_cast<double>(d) / row;
+}
+
+Result<CodeSettings> segment_settings(const IndexSettings& settings, int64_t n, int64_t d) {
+  CodeSettings s = {.layout = {},
+                    .ratio = settings.ratio,
+                    .window = 0,
+                    .n_anchors = std::min(n, settings.n_anchors),
+                    .rho = settings.rho,
+                    .utility = settings.utility,
+                    .pooled = settings.pooled,
+                    .seed = settings.seed};
+  const bool given = settings.n_anchors > 0;
+  if (!given) s.n_anchors = std::min(n, default_anchors(n, kFewestWanted));
+  s.layout = layout_of(settings.lean, s.n_anchors);
+  BytePlan plan;
+  plan.shape = {.n_tokens = n, .window = 0, .n_anchors = 1, .n_heads = 1, .d = d};
+  plan.layout = s.layout;
+  const int64_t anchor_bytes = 4 * d + s.layout.anchor_position_bytes;
+  const auto budget = static_cast<int64_t>(std::floor(static_cast<double>(4 * n * d) / settings.ratio));
+  const int64_t room = budget - (plan.base_bytes() - anchor_bytes);
+  s.n_anchors = std::clamp<int64_t>((given ? room : room / 2) / anchor_bytes, 1, s.n_anchors);
+  s.layout = layout_of(settings.lean, s.n_anchors);
+  plan.layout = s.layout;
+  // Half a byte more than needed: the quotient rounds.
+  const double highest = static_cast<double>(4 * n * d) / (static_cast<double>(plan.base_bytes()) + 0.5);
+  if (room < anchor_bytes) s.ratio = std::min(s.ratio, highest);
+  return s;
+}
+
+void AnchorIndex::turn_back(float* x, int64_t n, int64_t position, int64_t step) const {
+  const auto n_pairs = static_cast<int64_t>(rotation_.frequencies.size());
+  const int64_t next = rotation_.interleaved ? 2 : 1, apart = rotation_.interleaved ? 1 : n_pairs;
+  for (int64_t i = 0; i < n; ++i) {
+    for (int64_t j = 0; j < n_pairs; ++j) {
+      // In float64, as attend_anchored turns forward: what rounding the angle would do cancels.
+      const double angle =
+          static_cast<double>(position + i * step) * static_cast<double>(rotation_.frequencies[static_cast<size_t>(j)]);
+      const double c = std::cos(angle), s = std::sin(angle);
+      float &a = x[i * d() + j * next], &b = x[i * d() + j * next + apart];
+      const auto u = static_cast<double>(a), v = static_cast<double>(b);
+      a = static_cast<float>(u * c + v * s);
+      b = static_cast<float>(v * c - u * s);
+    }
+  }
+}
+
+float AnchorIndex::norm_over(const RowPages& rows, int64_t begin, int64_t end) const {
+  double most = 0;
+  std::vector<double> row(static_cast<size_t>(layout_.d_row()));
+  for (int64_t u = begin; u < end; ++u) {
+    load_row(rows, u, row.data());
+    double square = 0;
+    for (int64_t j = 0; j < d(); ++j) square += row[static_cast<size_t>(j)] * row[static_cast<size_t>(j)];
+    most = std::isnan(square) ? HUGE_VAL : std::max(most, square);
+  }
+  return static_cast<float>(std::sqrt(most) * (1 + 1e-6));
+}
+
+Result<AnchorIndex::Segment> AnchorIndex::code_rows(const RowPages& rows, int64_t first, int64_t end, int64_t n_rows,
+                                                    const RecallFit* fit, Stream& stream) const {
+  const int64_t n = n_rows - first, d = this->d();
+  std::vector<float> row(static_cast<size_t>(2 * d)), key(static_cast<size_t>(n * d)), value(key.size());
+  for (int64_t t = 0; t < n; ++t) {
+    load_row(rows, first + t, row.data());
+    std::copy_n(row.data(), d, value.data() + t * d);
+    std::copy_n(row.data() + d, d, key.data() + t * d);
+  }
+  turn_back(key.data(), n, first, 1);
+  VESTIGE_ASSIGN(CodeSettings settings, segment_settings(settings_, end - first, d));
+  settings.seed = mix(settings_.seed) ^ static_cast<uint64_t>(first);
+  std::vector<float> q;
+  std::vector<int32_t> positions;
+  if (fit != nullptr) {
+    const int64_t n_queries = fit->queries.dim(0), h = fit->queries.dim(1);
+    for (int64_t i = std::max<int64_t>(0, n_queries - kObserved); i < n_queries; ++i) {
+      const int64_t position = fit->first_position + i - first;
+      for (int64_t g = 0; g < h && position >= 0; ++g) {
+        const float* from = fit->queries.as<float>() + (i * h + g) * 2 * d + d;
+        q.insert(q.end(), from, from + d);
+        positions.push_back(static_cast<int32_t>(position));
+      }
+    }
+    turn_back(q.data(), static_cast<int64_t>(positions.size()), first, 0);
+  } else {
+    // No queries: any direction alike. Where all pairs are turned, query_free sees a query by its pairs' energy alone.
+    const bool one = 2 * static_cast<int64_t>(rotation_.frequencies.size()) == d;
+    q.assign(static_cast<size_t>(one ? d : d * d), one ? 1.0f : 0.0f);
+    for (int64_t j = 0; j < d && !one; ++j) q[static_cast<size_t>(j * d + j)] = 1.0f;
+    positions.assign(static_cast<size_t>(one ? 1 : d), static_cast<int32_t>(n - 1));
+    if (settings.utility != "random") settings.utility = "query_free";
+    settings.rho = 0;
+    settings.pooled = false;
+  }
+  const auto m = static_cast<int64_t>(positions.size());
+  const HeadTokens head = {
+      {key.data(), DType::kF32, {n, d}}, {value.data(), DType::kF32, {n, d}}, {q.data(), DType::kF32, {m, d}}};
+  const LayerTokens tokens = {.heads = {&head, 1},
+                              .q_positions = {positions.data(), DType::kI32, {m}},
+                              .frequencies = frequencies(),
+                              .interleaved = rotation_.interleaved,
+                              .scale = fit != nullptr ? fit->scale : 1.0f,
+                              .n_tokens = end - first};
+  Segment segment;
+  segment.first = first;
+  VESTIGE_ASSIGN(segment.code, code_layer(tokens, settings, stream));
+  segment.code.value.slot.shrink_to_fit();
+  return segment;
+}
+
+Status AnchorIndex::fit(const RecallFit& fit, Stream& stream) {
+  std::vector<Segment> segments;
+  int64_t n_coded = settings_.n_sinks;
+  if (fit.n_closed > 0) {
+    const int64_t end = fit.n_closed - settings_.window;
+    VESTIGE_ASSIGN(Segment segment, code_rows(fit.rows, n_coded, end, fit.rows.n_rows, &fit, stream));
+    segments.push_back(std::move(segment));
+    n_coded = end;
+  }
+  max_norm_ = norm_over(fit.rows, 0, fit.n_closed);
+  segments_ = std::move(segments);
+  n_closed_ = fit.n_closed;
+  n_coded_ = n_coded;
+  ready_ = true;
+  return {};
+}
+
+Status AnchorIndex::add_block(const RowPages& rows, int64_t n_closed, Stream& stream) {
+  const int64_t end = n_closed - settings_.window;
+  VESTIGE_ASSIGN(Segment segment, code_rows(rows, n_coded_, end, end, nullptr, stream));
+  const float norm = norm_over(rows, n_closed_, n_closed);
+  segments_.push_back(std::move(segment));
+  max_norm_ = std::max(max_norm_, norm);
+  n_closed_ = n_closed;
+  n_coded_ = end;
+  return {};
+}
+
+// Block by block, so that it does not matter how many of them one call brings.
+Status AnchorIndex::extend(const RowPages& rows, int64_t n_closed, Stream& stream) {
+  while (ready_ && n_closed_ < n_closed) VESTIGE_TRY(add_block(rows, n_closed_ + settings_.block_rows, stream));
+  return {};
+}
+
+Status AnchorIndex::recall(const RecallStep& step, Stream& stream) {
+  if (!ready_) {
+    ready_ = true;
+    VESTIGE_TRY(extend(step.rows, step.n_closed, stream));
+  }
+  if (n_closed_ != step.n_closed) {
+    return internal_error("recall over %lld closed rows, the index has %lld", static_cast<long long>(step.n_closed),
+                          static_cast<long long>(n_closed_));
+  }
+  for (int64_t u = 0; u < step.n_closed; ++u) {
+    const bool coded = u >= settings_.n_sinks && u < n_coded_;
+    if (coded == (step.kept[u] == 0)) continue;
+    return internal_error("row %lld is %s", static_cast<long long>(u), coded ? "kept and coded" : "nowhere");
+  }
+  *step.n_ids.as<int32_t>() = *step.n_fired.as<int32_t>() = 0;
+  step.n_stage.as<int64_t>()[0] = n_coded_ - settings_.n_sinks;
+  return {};
+}
+
+Status AnchorIndex::attend_codes(const RecallStep& step, const CodedPart& part, Stream& stream) {
+  const int64_t h = step.q.dim(1), d = this->d(), n_parts = static_cast<int64_t>(segments_.size());
+  part_.resize(static_cast<size_t>(n_parts * h * d));
+  lse_.resize(static_cast<size_t>(n_parts * h));
+  q_.resize(static_cast<size_t>(h * d));
+  for (int64_t i = 0; i < n_parts; ++i) {
+    const Segment& segment = segments_[static_cast<size_t>(i)];
+    for (int64_t g = 0; g < h; ++g) std::copy_n(step.q.as<float>() + g * 2 * d + d, d, q_.data() + g * d);
+    turn_back(q_.data(), h, segment.first, 0);  // tokens count from the segment's first row
+    const AnchoredHead head = segment.code.head(0);
+    VESTIGE_TRY(ops::attend_anchored({.q = {q_.data(), DType::kF32, {1, h, d}},
+                                      .heads = {&head, 1},
+                                      .bits = segment.code.plan.layout.bits,
+                                      .seed = segment.code.rotation_seed,
+                                      .frequencies = frequencies(),
+                                      .interleaved = rotation_.interleaved,
+                                      .scale = step.scale,
+                                      .out = {part_.data() + i * h * d, DType::kF32, {1, h, d}},
+                                      .lse = {lse_.data() + i * h, DType::kF32, {1, h}}},
+                                     stream));
+    VESTIGE_TRY(stream.synchronize());  // q_ is written anew
+  }
+  // No bound is known: the layouts hold none (docs/policies/anchor.md).
+  for (int64_t i = 0; i < 3 * h; ++i) {
+    part.error.as<float>()[i] = i % 3 == 2 ? 0.0f : std::numeric_limits<float>::infinity();
+  }
+  *part.n_coded.as<int64_t>() = n_coded_ - settings_.n_sinks;
+  return ops::merge_parts({.part = {part_.data(), DType::kF32, {n_parts, 1, h, d}},
+                           .lse = {lse_.data(), DType::kF32, {n_parts, 1, h}},
+                           .out = part.out,
+                           .lse_out = part.lse},
+                          stream);
+}
+
+int64_t AnchorIndex::size_bytes() const {
+  int64_t total = 0;
+  for (const Segment& segment : segments_) total += segment.code.n_bytes();
+  return total;
+}
+
+}  // namespace vestige::anchor

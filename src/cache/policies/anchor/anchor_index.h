@@ -1,0 +1,85 @@
+#pragma once
+
+// Closed rows as AnchorKV codes, in segments: what fit() covers, then one for each block that closed after it. Rows
+// that are kept (sinks and the window, by their place) are in no segment, so that no row is attended twice.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cache/policies/anchor/coded_layer.h"
+#include "vestige/policy.h"
+
+namespace vestige::anchor {
+
+struct IndexSettings {
+  double ratio = 32;
+  int32_t block_rows = 4096;
+  int64_t n_sinks = 4;  ///< first rows, in no segment
+  int64_t window = 32;  ///< last closed rows, likewise
+  bool lean = true;
+  int64_t n_anchors = 0;  ///< of a segment; 0 = one for 128 rows and 32 at least, for half of the bytes at most
+  double rho = 0.7;
+  bool pooled = false;
+  std::string utility = "query_free";
+  uint64_t seed = 0;
+  bool operator==(const IndexSettings&) const = default;
+};
+
+/// The highest ratio that codes without anchors or residuals reach, at width d.
+double highest_ratio(bool lean, int64_t d);
+
+/// Residuals and anchors that a ratio buys for n rows. Anchors make way first, down to one; a ratio beyond that is
+/// taken for the highest there is: a few rows cannot pay for an anchor.
+Result<CodeSettings> segment_settings(const IndexSettings& settings, int64_t n, int64_t d);
+
+/// Of one key-value head. Until fit() nothing is coded; recall() then codes what is closed without queries.
+class AnchorIndex final : public RecallIndex {
+ public:
+  AnchorIndex(const RowLayout& layout, KeyRotation rotation, const IndexSettings& settings)
+      : layout_(layout), rotation_(std::move(rotation)), settings_(settings), n_coded_(settings.n_sinks) {}
+
+  Status fit(const RecallFit& fit, Stream& stream) override;
+  Status extend(const RowPages& rows, int64_t n_closed, Stream& stream) override;
+  Status recall(const RecallStep& step, Stream& stream) override;
+  bool attends_codes() const override { return true; }
+  Status attend_codes(const RecallStep& step, const CodedPart& part, Stream& stream) override;
+  float max_content_norm() const override { return max_norm_; }
+  int64_t max_recall() const override { return 1; }  // none: rows are read by their code
+  int64_t size_bytes() const override;
+  int64_t scan_bytes(int64_t) const override { return size_bytes(); }
+  Status save(const std::string& prefix, TensorSink& sink) const override;
+  Status load(const std::string& prefix, const TensorSource& source, int64_t n_closed) override;
+
+ private:
+  struct Segment {
+    int64_t first = 0;  ///< row of its token 0
+    CodedLayer code;
+    int64_t n() const { return code.plan.shape.n_coded(); }
+  };
+  int64_t d() const { return layout_.d_content; }
+  ConstTensorView frequencies() const {
+    const auto n = static_cast<int64_t>(rotation_.frequencies.size());
+    return n == 0 ? ConstTensorView() : ConstTensorView(rotation_.frequencies.data(), DType::kF32, {n});
+  }
+  /// Rows [first, end) as a segment; those up to n_rows the queries see too. @param fit null: no queries
+  Result<Segment> code_rows(const RowPages& rows, int64_t first, int64_t end, int64_t n_rows, const RecallFit* fit,
+                            Stream& stream) const;
+  Status add_block(const RowPages& rows, int64_t n_closed, Stream& stream);
+  float norm_over(const RowPages& rows, int64_t begin, int64_t end) const;
+  /// x [n, d] turned by -(position + i step).
+  void turn_back(float* x, int64_t n, int64_t position, int64_t step) const;
+  Status load_segment(const std::string& prefix, const TensorSource& source, const int64_t* sizes);
+  Status load_segments(const std::string& prefix, const TensorSource& source);
+
+  RowLayout layout_;
+  KeyRotation rotation_;
+  IndexSettings settings_;
+  bool ready_ = false;
+  std::vector<Segment> segments_;
+  int64_t n_closed_ = 0, n_coded_;  ///< rows up to n_coded_ are sinks or coded
+  float max_norm_ = 0;
+  std::vector<float> q_, part_, lse_;  // of a step
+};
+
+}  // namespace vestige::anchor
