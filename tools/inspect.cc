@@ -1,4 +1,4 @@
-// vestige inspect: what is inside a model folder or a .vctx file.
+// vestige inspect: what is inside a model or a .vctx file.
 
 #include <sys/stat.h>
 
@@ -108,21 +108,23 @@ Result<Json> inspect_model(const std::string& path) {
   const ModelInfo& info = model->info();
   int64_t row_bytes = 0;
   for (const CacheLayer& l : info.cache_layers) row_bytes += l.layout.row_bytes();
-  return Json{{"kind", "model"},
-              {"model", path},
-              {"arch", info.arch},
-              {"model_identity", info.identity},
-              {"tokenizer_identity", tokenizer->fingerprint()},
-              {"parameters", info.n_params},
-              {"weight_bytes", info.weight_bytes},
-              {"active_weight_bytes", info.active_weight_bytes},
-              {"layers", info.n_layers},
-              {"d_model", info.d_model},
-              {"vocabulary", info.n_vocab},
-              {"window_tokens", info.max_tokens},
-              {"state_bytes", state->size_bytes()},
-              {"row_bytes_per_token", row_bytes},
-              {"attention_layers", layers_json(info.cache_layers)}};
+  Json out{{"kind", "model"},
+           {"model", path},
+           {"arch", info.arch},
+           {"model_identity", info.identity},
+           {"tokenizer_identity", tokenizer->fingerprint()},
+           {"parameters", info.n_params},
+           {"weight_bytes", info.weight_bytes},
+           {"active_weight_bytes", info.active_weight_bytes},
+           {"layers", info.n_layers},
+           {"d_model", info.d_model},
+           {"vocabulary", info.n_vocab},
+           {"window_tokens", info.max_tokens},
+           {"state_bytes", state->size_bytes()},
+           {"row_bytes_per_token", row_bytes},
+           {"attention_layers", layers_json(info.cache_layers)}};
+  if (!tokenizer->chat_template().empty()) out["chat_template"] = tokenizer->chat_template();
+  return out;
 }
 
 /// "name  value" lines; nested values are written out in one line of JSON.
@@ -155,7 +157,8 @@ void print_table(const Json& value) {
 Status run(const InspectFlags& flags) {
   struct stat info {};
   if (stat(flags.path.c_str(), &info) != 0) return not_found("%s: no such file or folder", flags.path.c_str());
-  VESTIGE_ASSIGN(const Json out, S_ISDIR(info.st_mode) ? inspect_model(flags.path) : inspect_file(flags.path));
+  VESTIGE_ASSIGN(const Json out, S_ISDIR(info.st_mode) || flags.path.ends_with(".gguf") ? inspect_model(flags.path)
+                                                                                        : inspect_file(flags.path));
   if (interrupted()) return cancelled("interrupted");
   flags.json ? print_json(out) : print_table(out);
   return {};
@@ -165,8 +168,10 @@ Status run(const InspectFlags& flags) {
 
 Command add_inspect(CLI::App& root) {
   auto flags = std::make_shared<InspectFlags>();
-  CLI::App* app = root.add_subcommand("inspect", "Show what is inside a model folder or a .vctx file (and check it)");
-  app->add_option("path", flags->path, "Model folder or file")->type_name("MODEL_DIR|FILE.vctx")->required();
+  CLI::App* app = root.add_subcommand("inspect", "Show what is inside a model or a .vctx file (and check it)");
+  app->add_option("path", flags->path, "Model folder, .gguf file or context file")
+      ->type_name("MODEL|FILE.vctx")
+      ->required();
   app->add_flag("--json", flags->json, "As JSON");
   app->footer(std::string("Examples:\n  vestige inspect models/nano\n  vestige inspect book.vctx --json\n\n") +
               kExitCodeHelp);

@@ -22,7 +22,7 @@ Status probe_output(const std::string& path, std::initializer_list<std::string> 
   if (exists && !S_ISREG(info.st_mode)) return invalid_argument("%s exists and is not a regular file", path.c_str());
   const size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-  bool is_input = exists && same_file(folder, model_dir);
+  bool is_input = exists && (same_file(folder, model_dir) || same_file(path, model_dir));
   for (const std::string& input : inputs) is_input = is_input || same_file(path, input);
   if (is_input) {
     return invalid_argument("output %s is the document or a file of the model, name another", path.c_str());

@@ -1,7 +1,7 @@
 #pragma once
 
 // A language model: its files, its layers, and one forward pass over new tokens. Files are those of the hub:
-// config.json, model*.safetensors (with index), tokenizer.json or tiktoken.model.
+// config.json, model*.safetensors (with index), tokenizer.json or tiktoken.model; or all of it in one .gguf file.
 
 #include <cstdint>
 #include <functional>
@@ -29,7 +29,7 @@ struct CacheLayer {
 
 struct ModelInfo {
   std::string arch;      ///< config.json's model_type: "kimi_linear", "deepseek_v2", "llama" ...
-  std::string identity;  ///< SHA-256 hex over config.json and the weight files' bytes
+  std::string identity;  ///< SHA-256 hex over config.json and the weight files' bytes, or of the .gguf file
   int64_t n_params = 0;
   int64_t weight_bytes = 0;
   int64_t active_weight_bytes = 0;  ///< bytes of weights that one decoded token reads
@@ -81,6 +81,7 @@ struct ModelOptions {
 class Model {
  public:
   static constexpr int64_t kTileTokens = 2048;
+  /// @param dir a folder, or a file ending in .gguf
   /// @return NotFound, DataLoss (a damaged file, named), Unsupported (an architecture or feature, named).
   static Result<std::unique_ptr<Model>> load(const std::string& dir, const ModelOptions& options);
   virtual ~Model() = default;

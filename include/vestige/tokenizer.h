@@ -2,11 +2,12 @@
 
 // Text to token ids and back: byte-level BPE, as hub checkpoints ship it.
 //
-// Two sources, looked for in this order in a model folder:
+// Two sources, looked for in this order in a model folder, and a third if the model is a file:
 //   tokenizer.json   BPE with ByteLevel, Digits(individual) and Split by one of the regexes of GPT-2, Llama 3 (=
 //   GPT-4),
 //                    Qwen 2, o200k or Kimi; tokenizer_config.json is read for bos and eos if it is there
 //   tiktoken.model   base64 ranks, split as Kimi does; added tokens from tokenizer_config.json
+//   a .gguf file     tokenizer.ggml.model gpt2 with pre smollm, gpt-2, llama-bpe or qwen2; nothing beside it is read
 // Anything else in them (a normalizer, another regex, lstrip, ...) is Unsupported, named, never approximated.
 // Ids equal those of the libraries `tokenizers` and `tiktoken` for valid UTF-8 (tests/tokenizer; Unicode 16.0 classes).
 // Post-processors, padding and truncation are not applied: encode gives the ids of the text alone.
@@ -33,6 +34,7 @@ enum class AddedTokens : uint8_t {
 /// A loaded vocabulary with its rules. Immutable: any number of threads may use one at once.
 class Tokenizer {
  public:
+  /// @param model_dir a folder, or a file ending in .gguf
   /// @return NotFound if the folder has neither file; IoError; DataLoss naming the field that is wrong;
   ///         Unsupported naming the component this build does not do; OutOfMemory.
   static Result<std::unique_ptr<Tokenizer>> load(const std::string& model_dir);
@@ -42,7 +44,8 @@ class Tokenizer {
 
   /// Appends the ids of `bytes` to *ids. Any bytes are taken, NUL and invalid UTF-8 too: a byte that belongs to no
   /// valid character is split off like a symbol. Time grows as n, or n log n inside one piece (a 10 MB word).
-  /// @return InvalidArgument for 2 GiB or more; OutOfMemory. *ids is as before then.
+  /// @return InvalidArgument for 2 GiB or more, and naming the first byte that the vocabulary has no token for (SmolLM2
+  /// lacks six control characters and bytes of no or hardly any UTF-8); OutOfMemory. *ids is as before then.
   Status encode(std::string_view bytes, AddedTokens added, std::vector<int32_t>* ids) const;
   /// For documents: AddedTokens::kAsText.
   Status encode(std::string_view bytes, std::vector<int32_t>* ids) const {
@@ -64,11 +67,15 @@ class Tokenizer {
   /// Whether the files call it special: a control token that decoded text should not show.
   bool is_special(int32_t id) const;
 
-  /// Ids of bos_token and eos_token in tokenizer_config.json; nullopt where it is silent.
+  /// Ids of bos_token and eos_token in tokenizer_config.json or a GGUF file; nullopt where it is silent.
   std::optional<int32_t> bos_id() const;
   std::optional<int32_t> eos_id() const;
 
-  /// SHA-256 in hex of tokenizer.json; of tiktoken.model followed by tokenizer_config.json in the other case.
+  /// The Jinja text in a GGUF file, empty otherwise. Nothing here runs it.
+  const std::string& chat_template() const;
+
+  /// SHA-256 in hex of tokenizer.json, or of the GGUF file; of tiktoken.model followed by tokenizer_config.json in the
+  /// other case.
   const std::string& fingerprint() const;
 
  private:

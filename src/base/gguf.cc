@@ -248,6 +248,12 @@ Result<const GgufFile::Value*> GgufFile::value(const std::string& key, bool is_a
   return &found->second;
 }
 
+std::vector<std::string> GgufFile::keys() const {
+  std::vector<std::string> out;
+  for (const auto& [key, value] : values_) out.push_back(key);
+  return out;
+}
+
 Result<int64_t> GgufFile::integer(const std::string& key) const {
   VESTIGE_ASSIGN(const Value* v, value(key, false, "an integer"));
   int64_t out = 0;

@@ -34,6 +34,8 @@ class GgufFile {
   static Result<GgufFile> open(const std::string& path);
 
   bool contains(const std::string& key) const { return values_.contains(key); }
+  /// Of all metadata, ascending.
+  std::vector<std::string> keys() const;
   /// Metadata by key. @return NotFound; DataLoss if the value is of another kind (integers of any width are integers,
   /// and reals if asked for; a real or a bool is no integer), or a u64 past 2^63.
   Result<int64_t> integer(const std::string& key) const;

@@ -109,6 +109,21 @@ Result<std::vector<int64_t>> Config::integers(const IntKey& want) const {
   return out;
 }
 
+Result<std::vector<double>> Config::reals(const RealKey& want) const {
+  std::vector<double> out;
+  const json* value = lookup(node_->object, want.key);
+  if (value == nullptr) return out;
+  for (const json& element : value->is_array() ? *value : json::array({*value})) {
+    const double x = element.is_number() ? element.get<double>() : RealKey::kRequired;
+    if (!(x >= want.min && x <= want.max)) {
+      return data_loss("%s: %s holds %s, want numbers in [%g, %g]", where_.c_str(), want.key, shown(element).c_str(),
+                       want.min, want.max);
+    }
+    out.push_back(x);
+  }
+  return out;
+}
+
 Result<std::vector<std::string>> Config::texts(const char* key) const {
   std::vector<std::string> out;
   const json* value = lookup(node_->object, key);

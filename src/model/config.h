@@ -48,6 +48,8 @@ class Config {
   Result<std::string> text(const char* key, const std::string& absent) const;
   /// An integer alone, a list of them, or nothing (an empty list).
   Result<std::vector<int64_t>> integers(const IntKey& want) const;
+  /// A list of reals, each in the range; empty if the key is absent.
+  Result<std::vector<double>> reals(const RealKey& want) const;
   Result<std::vector<std::string>> texts(const char* key) const;
   Result<Config> section(const char* key) const;
   const std::string& where() const { return where_; }

@@ -1,9 +1,11 @@
 #include "vestige/model.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/guarded.h"
 #include "model/arch/registry.h"
+#include "model/gguf_model.h"
 
 namespace vestige {
 
@@ -22,6 +24,14 @@ Result<const Arch*> find_arch(const Config& config) {
                      known.c_str());
 }
 
+Result<std::unique_ptr<Model>> load_gguf(const std::string& path, const ModelOptions& options) {
+  VESTIGE_ASSIGN(GgufFile file, GgufFile::open(path));
+  VESTIGE_ASSIGN(const Config config, read_gguf_config(file));
+  VESTIGE_ASSIGN(const Arch* const arch, find_arch(config));
+  VESTIGE_ASSIGN(Weights weights, Weights::of(std::move(file)));
+  return arch->load(config, std::move(weights), options);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Model>> Model::load(const std::string& dir, const ModelOptions& options) {
@@ -29,6 +39,7 @@ Result<std::unique_ptr<Model>> Model::load(const std::string& dir, const ModelOp
     return invalid_argument("row_dtype = %s, want BF16 or F32", dtype_name(options.row_dtype));
   }
   return guarded([&]() -> Result<std::unique_ptr<Model>> {
+    if (is_gguf_path(dir)) return load_gguf(dir, options);
     VESTIGE_ASSIGN(const Config config, Config::read(dir));
     VESTIGE_ASSIGN(const Arch* const arch, find_arch(config));
     VESTIGE_ASSIGN(Weights weights, Weights::open(dir));

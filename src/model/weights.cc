@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/load_number.h"
 #include "base/sha256.h"
+#include "model/gguf_model.h"
 
 namespace vestige {
 
@@ -64,6 +65,20 @@ ConstTensorView dense_view(const void* data, DType dtype, const std::vector<int6
   }
 }
 
+/// What a plain number of a GGUF file is here; nothing for blocks of codes.
+std::optional<DType> plain_dtype(BlockType type) {
+  switch (type) {
+    case BlockType::kF32:
+      return DType::kF32;
+    case BlockType::kF16:
+      return DType::kF16;
+    case BlockType::kBF16:
+      return DType::kBF16;
+    default:
+      return std::nullopt;
+  }
+}
+
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 }  // namespace
@@ -94,7 +109,42 @@ Result<Weights> Weights::open(const std::string& dir) {
   return out;
 }
 
+Result<Weights> Weights::of(GgufFile file) {
+  Weights out;
+  out.dir_ = file.file().path();
+  out.gguf_ = std::move(file);
+  for (const GgufTensor& tensor : out.gguf_->tensors()) {
+    if (auto name = hub_name_of(tensor.name)) out.blocks_.emplace(std::move(*name), &tensor);
+  }
+  return out;
+}
+
+Result<Weight> Weights::lookup_blocks(const GgufTensor& tensor, const std::vector<int64_t>& shape) {
+  if (without_ones(tensor.shape) != without_ones(shape)) {
+    return data_loss("%s: tensor \"%s\" has shape %s, want %s", dir_.c_str(), tensor.name.c_str(),
+                     shape_text(tensor.shape).c_str(), shape_text(shape).c_str());
+  }
+  const std::optional<DType> plain = plain_dtype(tensor.type);
+  if (plain && tensor.offset % dtype_bytes(*plain) == 0) {
+    Weight out;
+    out.data = dense_view(gguf_->data(tensor), *plain, shape);
+    n_params_ += out.data.n_elements();
+    n_bytes_ += static_cast<int64_t>(tensor.n_bytes);
+    return out;
+  }
+  int64_t n = 1;
+  for (const int64_t dim : shape) n *= dim;
+  VESTIGE_ASSIGN(float* const numbers, allocate(n));
+  decode_blocks(tensor.type, gguf_->data(tensor), n, numbers);
+  n_params_ += n;
+  n_bytes_ += n * static_cast<int64_t>(sizeof(float));
+  Weight out;
+  out.data = dense_view(numbers, DType::kF32, shape);
+  return out;
+}
+
 Result<Weight> Weights::lookup(const std::string& name, const std::vector<int64_t>& shape) {
+  if (const auto blocks = blocks_.find(name); blocks != blocks_.end()) return lookup_blocks(*blocks->second, shape);
   const auto at = where_.find(name);
   if (at == where_.end()) return not_found("%s: no tensor \"%s\"", dir_.c_str(), name.c_str());
   const SafetensorsFile& file = *at->second;
@@ -185,6 +235,7 @@ Result<ConstTensorView> Weights::get_stacked(const std::vector<std::string>& nam
 }
 
 Result<std::string> Weights::identity() const {
+  if (gguf_) return sha256_file(gguf_->file().path());
   Sha256 all;
   VESTIGE_ASSIGN(const std::string config, sha256_file(dir_ + "/config.json"));
   all.update(config);

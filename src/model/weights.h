@@ -1,14 +1,17 @@
 #pragma once
 
-// The weights of a checkpoint folder, by the names the checkpoint gives them: model.safetensors, or the shards
-// that model.safetensors.index.json names. Memory-mapped; only what an op cannot take as stored is copied.
+// The weights of a checkpoint by their hub names: of a folder with model.safetensors, or the shards that
+// model.safetensors.index.json names; or of a GGUF file. Memory-mapped; only what an op cannot take as stored is
+// copied.
 
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/gguf.h"
 #include "base/safetensors.h"
 #include "vestige/device.h"
 #include "vestige/status.h"
@@ -28,8 +31,10 @@ class Weights {
 
   /// @return NotFound naming the file (a missing shard too); DataLoss if the index and the shards disagree.
   static Result<Weights> open(const std::string& dir);
+  /// Those of a GGUF file whose names we know. Matrices in blocks of codes become F32 in memory of our own, exactly.
+  static Result<Weights> of(GgufFile file);
 
-  bool contains(const std::string& name) const { return where_.contains(name); }
+  bool contains(const std::string& name) const { return where_.contains(name) || blocks_.contains(name); }
   /// F32, BF16, F16, or F8_E4M3 with "<name>_scale_inv" beside it. Dimensions of 1 may be stored or not:
   /// [8, 1, 4] is taken for [8, 4]. @return NotFound; DataLoss naming tensor, what it is and what was wanted.
   Result<Weight> get(const std::string& name, const std::vector<int64_t>& shape);
@@ -43,16 +48,19 @@ class Weights {
   /// Elements and bytes (scales included) of all tensors handed out so far.
   int64_t n_params() const { return n_params_; }
   int64_t n_bytes() const { return n_bytes_; }
-  /// SHA-256 hex of the SHA-256 of config.json and of each weight file, in the order of names.
+  /// SHA-256 hex of the SHA-256 of config.json and of each weight file, in the order of names; of a GGUF file its own.
   Result<std::string> identity() const;
 
  private:
   Result<Weight> lookup(const std::string& name, const std::vector<int64_t>& shape);
+  Result<Weight> lookup_blocks(const GgufTensor& tensor, const std::vector<int64_t>& shape);
   Result<ConstTensorView> widen(const Weight& weight);
   Result<float*> allocate(int64_t n_floats);
   std::string dir_;
   std::deque<SafetensorsFile> files_;                    // in the order of names
   std::map<std::string, const SafetensorsFile*> where_;  // tensor -> file; a deque never moves its elements
+  std::optional<GgufFile> gguf_;
+  std::map<std::string, const GgufTensor*> blocks_;  // hub name -> tensor of gguf_
   std::deque<Buffer> owned_;
   int64_t n_params_ = 0, n_bytes_ = 0;
 };

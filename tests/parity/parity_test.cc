@@ -26,8 +26,11 @@ constexpr double kRoundedBound = 2e-2;
 struct Case {
   const char* fixture;
   const char* backend;
+  bool gguf = false;  ///< the same weights from FIXTURE/model.gguf (make_gguf.py)
 };
-void PrintTo(const Case& one, std::ostream* out) { *out << one.fixture << " on " << one.backend; }
+void PrintTo(const Case& one, std::ostream* out) {
+  *out << one.fixture << (one.gguf ? ".gguf" : "") << " on " << one.backend;
+}
 
 std::string model_dir(const std::string& fixture) {
   if (fixture != "nano") return std::string(VESTIGE_SOURCE_DIR "/tests/parity/") + fixture;
@@ -72,7 +75,8 @@ class ParityTest : public testing::TestWithParam<Case> {
   }
 
   void load(DType row_dtype) {
-    auto model = Model::load(model_dir(GetParam().fixture), {.row_dtype = row_dtype});
+    auto model =
+        Model::load(model_dir(GetParam().fixture) + (GetParam().gguf ? "/model.gguf" : ""), {.row_dtype = row_dtype});
     ASSERT_TRUE(model.ok()) << model.status().message();
     model_ = std::move(model).value();
   }
@@ -202,14 +206,17 @@ TEST_P(ParityTest, EveryPositionPredictsTheSameToken) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Fixtures, ParityTest,
-                         testing::Values(Case{"moe_tiny", "ref"}, Case{"moe_tiny", "cpu"}, Case{"deepseek_tiny", "ref"},
-                                         Case{"deepseek_tiny", "cpu"}, Case{"deepseek_dense_tiny", "cpu"},
-                                         Case{"kimi_rope_tiny", "cpu"}, Case{"llama_tiny", "ref"},
-                                         Case{"llama_tiny", "cpu"}, Case{"mistral_tiny", "cpu"},
-                                         Case{"qwen2_tiny", "cpu"}, Case{"qwen3_tiny", "ref"},
-                                         Case{"qwen3_tiny", "cpu"}, Case{"nano", "cpu"}),
-                         [](const auto& one) { return std::string(one.param.fixture) + "_" + one.param.backend; });
+INSTANTIATE_TEST_SUITE_P(
+    Fixtures, ParityTest,
+    testing::Values(Case{"moe_tiny", "ref"}, Case{"moe_tiny", "cpu"}, Case{"deepseek_tiny", "ref"},
+                    Case{"deepseek_tiny", "cpu"}, Case{"deepseek_dense_tiny", "cpu"}, Case{"kimi_rope_tiny", "cpu"},
+                    Case{"llama_tiny", "ref"}, Case{"llama_tiny", "cpu"}, Case{"mistral_tiny", "cpu"},
+                    Case{"qwen2_tiny", "cpu"}, Case{"qwen3_tiny", "ref"}, Case{"qwen3_tiny", "cpu"},
+                    Case{"llama_tiny", "ref", true}, Case{"llama_tiny", "cpu", true}, Case{"qwen2_tiny", "cpu", true},
+                    Case{"qwen3_tiny", "cpu", true}, Case{"nano", "cpu"}),
+    [](const auto& one) {
+      return std::string(one.param.fixture) + (one.param.gguf ? "_gguf_" : "_") + one.param.backend;
+    });
 
 }  // namespace
 }  // namespace vestige

@@ -43,7 +43,8 @@ Status read_sizes(const Config& config, double eps, const IntKey& max_tokens, De
 Status read_mla(const Config& config, DecoderConfig* out);
 /// The position embedding of latent attention: rope_theta, and rope_parameters or rope_scaling of type default or yarn.
 Result<Rotation> read_rotation(const Config& config, int64_t d_branch, int64_t max_tokens);
-/// That of grouped-query attention: type default, linear or llama3; pairs one half apart.
+/// That of grouped-query attention: type default, linear, llama3, or factors (a GGUF file's);
+/// pairs one half apart unless rope_interleave.
 Result<Rotation> read_gqa_rotation(const Config& config, int64_t d_head, int64_t max_tokens);
 
 }  // namespace vestige

@@ -77,6 +77,17 @@ Status stretch_llama3(const Config& scaling, int64_t max_tokens, std::vector<dou
   return {};
 }
 
+/// One divisor a pair, as GGUF files store what llama3 scaling comes to.
+Status divide(const Config& scaling, std::vector<double>* frequencies) {
+  VESTIGE_ASSIGN(const auto factors, scaling.reals({"factors", 1e-3, 1e6}));
+  if (factors.size() != frequencies->size()) {
+    return data_loss("%s: %zu rotation factors, want %zu", scaling.where().c_str(), factors.size(),
+                     frequencies->size());
+  }
+  for (size_t j = 0; j < factors.size(); ++j) (*frequencies)[j] /= factors[j];
+  return {};
+}
+
 /// What all types have: base, type, and the section that holds the rest.
 struct RopeKeys {
   Config scaling;
@@ -142,11 +153,13 @@ Result<Rotation> read_gqa_rotation(const Config& config, int64_t d_head, int64_t
     for (double& f : keys.frequencies) f /= factor;
   } else if (keys.type == "llama3") {
     VESTIGE_TRY(stretch_llama3(keys.scaling, max_tokens, &keys.frequencies));
+  } else if (keys.type == "factors") {
+    VESTIGE_TRY(divide(keys.scaling, &keys.frequencies));
   } else if (keys.type != "default") {
     return refuse_type(keys, "\"default\", \"linear\" or \"llama3\"");
   }
   Rotation out;
-  out.interleaved = false;
+  VESTIGE_ASSIGN(out.interleaved, config.flag("rope_interleave", false));
   out.frequencies.assign(keys.frequencies.begin(), keys.frequencies.end());
   return out;
 }

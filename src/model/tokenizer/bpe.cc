@@ -17,8 +17,10 @@ Status Bpe::finish(const std::vector<int32_t>& candidates, bool whole_pieces) {
   for (int b = 0; b < 256; ++b) {
     const char byte = static_cast<char>(b);
     const std::optional<int32_t> id = by_bytes.find(tokens, {&byte, 1});
-    if (!id) return unsupported("vocabulary without a token for byte 0x%02x", b);
-    byte_ids_[static_cast<size_t>(b)] = *id;
+    const bool plain = (b >= 0x20 && b < 0x7f) || b == '\t' || b == '\n' || b == '\r';
+    if (!id && plain) return unsupported("vocabulary without a token for byte 0x%02x", b);
+    if (!id) unknown_ += byte;
+    byte_ids_[static_cast<size_t>(b)] = id.value_or(-1);
   }
   whole_.assign(static_cast<size_t>(tokens.size()), false);
   max_whole_bytes_ = 0;
@@ -27,6 +29,7 @@ Status Bpe::finish(const std::vector<int32_t>& candidates, bool whole_pieces) {
   size_t longest = 0;
   for (int32_t id : candidates) {
     const std::string_view bytes = tokens.bytes(id);
+    if (find_unknown(bytes) != std::string_view::npos) continue;
     if (!whole_pieces) {
       ids.clear();
       encode(bytes, scratch, &ids);
@@ -37,6 +40,10 @@ Status Bpe::finish(const std::vector<int32_t>& candidates, bool whole_pieces) {
   }
   max_whole_bytes_ = longest;
   return {};
+}
+
+size_t Bpe::find_unknown(std::string_view text) const {
+  return unknown_.empty() ? std::string_view::npos : text.find_first_of(unknown_);
 }
 
 void Bpe::encode(std::string_view piece, BpeScratch& scratch, std::vector<int32_t>* ids) const {

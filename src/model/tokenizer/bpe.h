@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -32,10 +33,14 @@ class Bpe {
 
   /// Finds the id of each byte and which tokens a piece with their bytes becomes at once: all of by_bytes if
   /// `whole_pieces` (ignore_merges; tiktoken), else those that the merges lead to anyway, which only saves time.
-  /// @return Unsupported naming a byte that has no token: text with it could not be encoded.
+  /// @return Unsupported naming a byte of plain ASCII text that has no token. Others may have none (SmolLM2 lacks 21
+  ///         that its training text did not hold): text with them cannot be encoded.
   Status finish(const std::vector<int32_t>& candidates, bool whole_pieces);
 
-  /// Appends the ids of a piece of at most 2^31 - 1 bytes.
+  /// Where the first byte without a token is; npos if all have one.
+  size_t find_unknown(std::string_view text) const;
+
+  /// Appends the ids of a piece of at most 2^31 - 1 bytes, none of them unknown.
   void encode(std::string_view piece, BpeScratch& scratch, std::vector<int32_t>* ids) const;
 
  private:
@@ -44,6 +49,7 @@ class Bpe {
   void push_pair(BpeScratch& scratch, uint32_t left) const;
 
   std::array<int32_t, 256> byte_ids_{};
+  std::string unknown_;      // the bytes without a token
   std::vector<bool> whole_;  // by id
   size_t max_whole_bytes_ = 0;
 };

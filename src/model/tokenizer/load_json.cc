@@ -36,7 +36,7 @@ Status check_model(const json& model) {
   }
   const json* dropout = json_member(model, "dropout");
   if (dropout != nullptr && *dropout != 0) return unsupported("model.dropout");
-  // unk_token, fuse_unk and byte_fallback matter only to bytes without a token, and Bpe::finish refuses those.
+  // unk_token, fuse_unk and byte_fallback matter only to bytes without a token, and text with those is refused.
   const json* vocab = json_member(model, "vocab");
   if (vocab == nullptr || !vocab->is_object()) return data_loss("model.vocab: want an object");
   const json* merges = json_member(model, "merges");
@@ -133,6 +133,10 @@ Status add_merges(const json& merges, const Names& names, MergeTable* table) {
 
 Result<Vocabulary> load_tokenizer_json(std::string_view text) {
   VESTIGE_ASSIGN(const json root, parse_json(text));
+  return build_vocabulary(root);
+}
+
+Result<Vocabulary> build_vocabulary(const json& root) {
   const json* model = json_member(root, "model");
   if (model == nullptr || !model->is_object()) return data_loss("model: want an object");
   VESTIGE_TRY(check_model(*model));

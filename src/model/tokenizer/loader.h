@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/gguf.h"
 #include "base/json.h"
 #include "model/tokenizer/added_tokens.h"
 #include "model/tokenizer/bpe.h"
@@ -22,10 +23,15 @@ struct Vocabulary {
   AddedTokenSet added;
   std::vector<bool> special;  // by id, as long as bpe.tokens
   std::optional<int32_t> bos, eos;
+  std::string chat_template;
 };
 
 /// Of the text of a tokenizer.json. @return DataLoss, Unsupported, naming the field.
 Result<Vocabulary> load_tokenizer_json(std::string_view text);
+Result<Vocabulary> build_vocabulary(const nlohmann::json& root);
+
+/// Of a GGUF file's metadata; bos and eos too. @return NotFound, DataLoss, Unsupported, naming the key.
+Result<Vocabulary> load_gguf_tokenizer(const GgufFile& file);
 
 /// Reads normalizer, pre_tokenizer, post_processor and decoder of a tokenizer.json.
 /// @return the split rules in order; Unsupported naming the first component or setting that is not done exactly.

@@ -51,6 +51,13 @@ std::optional<SplitRule> split_rule_of_regex(std::string_view regex) {
   return std::nullopt;
 }
 
+std::string_view regex_of_split_rule(SplitRule rule) {
+  for (const KnownRegex& known : kKnownRegexes) {
+    if (known.rule == rule) return known.regex;
+  }
+  return {};
+}
+
 size_t Splitter::run(size_t at, uint8_t classes) {
   for (Char c = read(at); c.classes & classes; c = read(at)) at += c.n_bytes;
   return at;

@@ -25,6 +25,9 @@ enum class SplitRule : uint8_t {
 /// The rule whose regex, as the files write it, is exactly `regex`.
 std::optional<SplitRule> split_rule_of_regex(std::string_view regex);
 
+/// A regex of that rule: split_rule_of_regex gives it back. Not of kDigits, which has none.
+std::string_view regex_of_split_rule(SplitRule rule);
+
 /// Walks one text: next(0), next(result), ... until the end. The pieces cover it.
 class Splitter {
  public:

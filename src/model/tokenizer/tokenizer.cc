@@ -5,6 +5,7 @@
 
 #include "base/mapped_file.h"
 #include "base/sha256.h"
+#include "model/gguf_model.h"
 #include "model/tokenizer/loader.h"
 #include "model/tokenizer/unicode.h"
 
@@ -107,8 +108,16 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::load(const std::string& model_dir)
   try {
     Sha256 hash;
     auto state = std::make_unique<State>();
-    VESTIGE_ASSIGN(state->vocabulary, load_files(model_dir, &hash));
-    VESTIGE_ASSIGN(state->fingerprint, hash.finish());
+    if (is_gguf_path(model_dir)) {
+      VESTIGE_ASSIGN(const GgufFile file, GgufFile::open(model_dir));
+      Result<Vocabulary> v = load_gguf_tokenizer(file);
+      if (!v.ok()) return v.status().with_context(model_dir);
+      state->vocabulary = std::move(*v);
+      VESTIGE_ASSIGN(state->fingerprint, sha256_file(model_dir));
+    } else {
+      VESTIGE_ASSIGN(state->vocabulary, load_files(model_dir, &hash));
+      VESTIGE_ASSIGN(state->fingerprint, hash.finish());
+    }
     return std::unique_ptr<Tokenizer>(new Tokenizer(std::move(state)));
   } catch (const std::bad_alloc&) {
     return out_of_memory("%s: no memory for the tokenizer", model_dir.c_str());
@@ -121,7 +130,14 @@ Status Tokenizer::encode(std::string_view bytes, AddedTokens added, std::vector<
   const size_t n_before = ids->size();
   try {
     BpeScratch scratch;
+    size_t unknown = std::string_view::npos;
     const auto on_text = [&](std::string_view text) {
+      if (unknown != std::string_view::npos) return;
+      unknown = v.bpe.find_unknown(text);
+      if (unknown != std::string_view::npos) {
+        unknown += static_cast<size_t>(text.data() - bytes.data());
+        return;
+      }
       for_each_piece(v.rules, text, [&](std::string_view piece) { v.bpe.encode(piece, scratch, ids); });
     };
     if (added == AddedTokens::kRecognised) {
@@ -130,7 +146,10 @@ Status Tokenizer::encode(std::string_view bytes, AddedTokens added, std::vector<
     } else {
       on_text(bytes);
     }
-    return {};
+    if (unknown == std::string_view::npos) return {};
+    ids->resize(n_before);
+    return invalid_argument("text has byte 0x%02x at %zu, for which the vocabulary has no token",
+                            static_cast<unsigned>(static_cast<uint8_t>(bytes[unknown])), unknown);
   } catch (const std::bad_alloc&) {
     ids->resize(n_before);
     return out_of_memory("no memory to encode %zu bytes", bytes.size());
@@ -177,6 +196,7 @@ bool Tokenizer::is_special(int32_t id) const {
 
 std::optional<int32_t> Tokenizer::bos_id() const { return state_->vocabulary.bos; }
 std::optional<int32_t> Tokenizer::eos_id() const { return state_->vocabulary.eos; }
+const std::string& Tokenizer::chat_template() const { return state_->vocabulary.chat_template; }
 const std::string& Tokenizer::fingerprint() const { return state_->fingerprint; }
 
 }  // namespace vestige
