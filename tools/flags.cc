@@ -10,7 +10,8 @@
 namespace vestige::tools {
 
 void EngineFlags::add(CLI::App& app, bool model_required) {
-  auto* model = app.add_option("-m,--model", model_dir, "Model folder (config.json, *.safetensors, tokenizer) or .gguf file");
+  auto* model =
+      app.add_option("-m,--model", model_dir, "Model folder (config.json, *.safetensors, tokenizer) or .gguf file");
   model->envname("VESTIGE_MODEL")->type_name("DIR")->required(model_required);
   app.add_option("-t,--threads", n_threads, "CPU threads; 0 = one per physical core")
       ->envname("VESTIGE_THREADS")
