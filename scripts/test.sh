@@ -9,6 +9,7 @@ step() { printf '\n== %s\n' "$*"; }
 
 step "setup"
 scripts/setup.sh --python
+scripts/get_smollm2.sh >/dev/null || echo "SmolLM2 was not fetched: the tests that need it are skipped"
 
 step "checks"
 python3 scripts/check_layers.py
