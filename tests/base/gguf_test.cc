@@ -113,7 +113,7 @@ TEST_F(GgufTest, DecodesEveryEncodingAsThePackageDoes) {
 TEST_F(GgufTest, RefusesEveryCutFile) {
   const std::string whole = read_file(kFolder + "tiny.gguf");
   const size_t end = whole.size() - 20;  // the last tensor's; zeros up to a multiple of 32 follow
-  for (size_t n = 0; n < end; n += n < 2048 ? 1 : 97) {
+  for (size_t n = 0; n < end; n += n < 512 ? 1 : 37) {
     EXPECT_EQ(open_bytes(whole.substr(0, n)).status().code(), StatusCode::kDataLoss) << n;
   }
   EXPECT_EQ(open_bytes(whole.substr(0, end - 1)).status().code(), StatusCode::kDataLoss);
@@ -125,7 +125,7 @@ TEST_F(GgufTest, FlippedBytesAreRefusedOrSafe) {
   const std::string whole = read_file(kFolder + "tiny.gguf");
   std::mt19937_64 random(3);
   int n_refused = 0;
-  for (int i = 0; i < 1500; ++i) {
+  for (int i = 0; i < 500; ++i) {
     std::string bytes = whole;
     const size_t at = random() % 1200;  // header, metadata and descriptions
     bytes[at] = static_cast<char>(static_cast<uint8_t>(bytes[at]) ^ (1u << random() % 8));
@@ -149,7 +149,7 @@ TEST_F(GgufTest, FlippedBytesAreRefusedOrSafe) {
       decode_blocks(t.type, file->data(t), n, numbers.data());
     }
   }
-  EXPECT_GT(n_refused, 300);
+  EXPECT_GT(n_refused, 100);
 }
 
 TEST_F(GgufTest, NamesWhatIsWrong) {
