@@ -63,17 +63,6 @@ Result<Trial> Runner::make_trial(const TaskInfo& task, int64_t length, int32_t t
   return made;
 }
 
-/// Moves the question into the document; its last token stays, since decoding begins with one.
-Status ask_first(Trial* trial) {
-  if (trial->segments.size() != 1 || trial->segments[0].prompt.empty()) {
-    return invalid_argument("a task without one question, or with several, cannot be run aware");
-  }
-  std::vector<int32_t>& prompt = trial->segments[0].prompt;
-  trial->document.insert(trial->document.end(), prompt.begin(), prompt.end() - 1);
-  prompt.erase(prompt.begin(), prompt.end() - 1);
-  return {};
-}
-
 void Runner::say(const TaskInfo& task, int64_t length, int32_t trial, const std::string& arm) {
   what_ = std::string(task.name) + " " + std::to_string(length) + " trial " + std::to_string(trial) + " " + arm;
 }
@@ -87,11 +76,27 @@ std::vector<Arm> Runner::pending_arms(const Unit& unit) const {
   return pending;
 }
 
+/// Moves the question into the document; its last token stays, since decoding begins with one.
+Status ask_first(Trial* trial) {
+  if (trial->segments.size() != 1 || trial->segments[0].prompt.empty()) {
+    return invalid_argument("a task without one question, or with several, cannot be run aware");
+  }
+  std::vector<int32_t>& prompt = trial->segments[0].prompt;
+  trial->document.insert(trial->document.end(), prompt.begin(), prompt.end() - 1);
+  prompt.erase(prompt.begin(), prompt.end() - 1);
+  return {};
+}
+
 Status Runner::list_units() {
   for (const TaskInfo& task : grid_.tasks) {
     VESTIGE_ASSIGN(arms_.emplace_back(), task_arms(grid_, task));
     if (task.needs_corpus && corpus_.empty()) {
       return invalid_argument("task %s takes its text from a corpus, give one with --corpus", task.name);
+    }
+    if (grid_.aware) {
+      VESTIGE_ASSIGN(Trial probe, make_trial(task, grid_.lengths.front(), 0));
+      const Status asks = ask_first(&probe);
+      if (!asks.ok()) return asks.with_context(std::string("task ") + task.name);
     }
   }
   for (size_t task = 0; task < grid_.tasks.size(); ++task) {

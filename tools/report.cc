@@ -130,20 +130,24 @@ Json stats_json(const GenerateResult& result, size_t n_layers) {
 
 std::string stats_text(const GenerateResult& result, size_t n_layers) {
   const Means m(result, n_layers);
-  char text[1024];
+  char text[1024], error[96] = "";
+  if (m.r.n_coded > 0) {
+    std::snprintf(error, sizeof error, ", output error at most %.3g (mean %.3g)", m.r.error_max,
+                  m.r.error_sum * m.per_step);
+  }
   std::snprintf(
       text, sizeof text,
       "  speed      %.1f tokens/s (%zu tokens in %.3f s), attention %.1f us a token\n"
       "  rows       %.0f kept + %.0f tail + %.1f recalled attended, of %.0f archived (means per layer)\n"
       "  index      %.0f + %.0f codes read, %.1f B an archived row and step, exact rows included\n"
-      "  certified  at most %.3g of a head's softmax mass left out (mean %.3g), output error at most %.3g (mean %.3g)\n"
+      "  certified  at most %.3g of a head's softmax mass left out (mean %.3g)%s\n"
       "  worst step %.1f rows recalled; %lld of %lld steps overflowed\n"
       "  bytes      %s read a token, full attention reads %s\n",
       m.tokens_per_s, result.tokens.size(), result.decode_s, m.r.attend_us * m.per_token, m.step(m.r.n_kept),
       m.step(m.r.n_tail), m.step(m.r.n_recalled), m.step(m.r.n_archived), m.step(m.r.n_scanned[0]),
       m.step(m.r.n_scanned[1]),
       static_cast<double>(m.r.archive_bytes) / static_cast<double>(std::max<int64_t>(m.r.n_archived, 1)),
-      m.r.omitted_max, m.r.omitted_sum * m.per_step, m.r.error_max, m.r.error_sum * m.per_step,
+      m.r.omitted_max, m.r.omitted_sum * m.per_step, error,
       static_cast<double>(result.worst.n_recalled) / static_cast<double>(std::max<int64_t>(result.worst.n_steps, 1)),
       static_cast<long long>(m.r.n_overflowed), static_cast<long long>(m.r.n_steps),
       bytes_text(static_cast<int64_t>(m.token(m.r.read_bytes))).c_str(),

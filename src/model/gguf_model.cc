@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -77,8 +79,8 @@ class Reader {
     VESTIGE_TRY(read_positions());
     VESTIGE_TRY(read_ids());
     out_["tie_word_embeddings"] = file_.find("output.weight") == nullptr;
-    // Llama's biases come with the file, there is no key; qwen2 has them always. A partial set fails as missing.
-    if (arch_ != "qwen2") out_["attention_bias"] = file_.find("blk.0.attn_q.bias") != nullptr;
+    // Llama's biases come with the file, there is no key; qwen2 has them always.
+    if (arch_ != "qwen2") out_["attention_bias"] = has_biases();
     // Converters reorder the rows of llama's q and k so that the pairs of the rotation are neighbours.
     out_["rope_interleave"] = arch_ == "llama";
     return Config::parse(out_.dump(), file_.file().path());
@@ -94,8 +96,39 @@ class Reader {
     return {};
   }
   Status copy_real(std::string_view name, const char* to) {
-    VESTIGE_ASSIGN(out_[to], file_.real(key(name)));
+    VESTIGE_ASSIGN(out_[to], finite(name));
     return {};
+  }
+  /// JSON has no other numbers: one that is not finite would read as absent.
+  Result<double> finite(std::string_view name) const {
+    VESTIGE_ASSIGN(const double value, file_.real(key(name)));
+    if (!std::isfinite(value)) {
+      return data_loss("%s: %s = %g, want a finite number", path(), key(name).c_str(), value);
+    }
+    return value;
+  }
+  /// Biases there are, in any projection of the first layer. A partial set fails as missing.
+  bool has_biases() const {
+    constexpr std::array<const char*, 4> kParts = {"q", "k", "v", "output"};
+    return std::any_of(kParts.begin(), kParts.end(), [&](const char* part) {
+      return file_.find("blk.0.attn_" + std::string(part) + ".bias") != nullptr;
+    });
+  }
+
+  /// Tensors of other layers or of another architecture would not be read.
+  Status refuse_unread(const GgufTensor& tensor, int64_t n_blocks) const {
+    const std::string_view name = tensor.name;
+    int64_t block = 0;
+    const bool in_block = name.starts_with("blk.");
+    if (in_block) {
+      const auto end = std::from_chars(name.data() + 4, name.data() + name.size(), block);
+      if (end.ec != std::errc()) block = n_blocks;
+    }
+    const bool norm = name.ends_with("attn_q_norm.weight") || name.ends_with("attn_k_norm.weight");
+    const bool other = (norm && arch_ != "qwen3") || (arch_ == "qwen2" && name.ends_with("attn_output.bias"));
+    if (!(in_block && block >= n_blocks) && !other) return {};
+    return unsupported("%s: tensor \"%.80s\" is not one of a %s model of %lld layers", path(), tensor.name.c_str(),
+                       arch_.c_str(), static_cast<long long>(n_blocks));
   }
 
   /// What we do not know may change the numbers.
@@ -108,7 +141,9 @@ class Reader {
         return unsupported("%s: metadata \"%.80s\" is not known", path(), full.c_str());
       }
     }
+    VESTIGE_ASSIGN(const int64_t n_blocks, file_.integer(key("block_count")));
     for (const GgufTensor& tensor : file_.tensors()) {
+      VESTIGE_TRY(refuse_unread(tensor, n_blocks));
       if (tensor.name != kRopeFactors && !hub_name_of(tensor.name)) {
         return unsupported("%s: tensor \"%.80s\" is not one of the Llama family", path(), tensor.name.c_str());
       }
@@ -117,6 +152,13 @@ class Reader {
       if (!has(name)) continue;
       VESTIGE_ASSIGN(const int64_t n, file_.integer(key(name)));
       if (n != 0) return unsupported("%s: %s = %lld, want 0", path(), key(name).c_str(), static_cast<long long>(n));
+    }
+    if (has("tensor_data_layout")) {
+      VESTIGE_ASSIGN(const std::string_view layout, file_.text(key("tensor_data_layout")));
+      if (layout != "reference" && layout != "Meta AI original pth") {
+        return unsupported("%s: %s = \"%.40s\", want reference", path(), key("tensor_data_layout").c_str(),
+                           std::string(layout).c_str());
+      }
     }
     if (has("attention.causal")) {
       VESTIGE_ASSIGN(const bool causal, file_.boolean(key("attention.causal")));
@@ -188,7 +230,13 @@ class Reader {
     json scaling = json::object();
     if (type == "linear") {
       scaling["rope_type"] = type;
-      VESTIGE_ASSIGN(scaling["factor"], file_.real(key("rope.scaling.factor")));
+      VESTIGE_ASSIGN(scaling["factor"], finite("rope.scaling.factor"));
+    } else if (type == "none" && has("rope.scaling.factor")) {
+      VESTIGE_ASSIGN(const double factor, finite("rope.scaling.factor"));
+      if (factor != 1) {
+        return unsupported("%s: %s = %g without %s = linear", path(), key("rope.scaling.factor").c_str(), factor,
+                           key("rope.scaling.type").c_str());
+      }
     } else if (type != "none") {
       return unsupported("%s: %s = \"%.40s\", want none or linear", path(), key("rope.scaling.type").c_str(),
                          type.c_str());
@@ -239,7 +287,8 @@ std::optional<std::string> hub_name_of(std::string_view name) {
   const std::string_view number = name.substr(begin, end - begin), part = name.substr(end + 1, last - end - 1),
                          kind = name.substr(last + 1);
   if (number.find_first_not_of("0123456789") != std::string_view::npos) return std::nullopt;
-  if (kind != "weight" && kind != "bias") return std::nullopt;
+  const bool projects = part == "attn_q" || part == "attn_k" || part == "attn_v" || part == "attn_output";
+  if (kind != "weight" && !(kind == "bias" && projects)) return std::nullopt;
   for (const Name& known : kLayerNames) {
     if (part != known.gguf) continue;
     return "model.layers." + std::string(number) + "." + std::string(known.hub) + "." + std::string(kind);

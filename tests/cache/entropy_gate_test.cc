@@ -170,5 +170,30 @@ TEST(EntropyGate, LoadedCacheGoesOnAsTheSavedOne) {
   }
 }
 
+// Queries of another width in a file restart the window; what is saved after that loads again.
+TEST(RefitState, OfAnotherShapeStartsAnew) {
+  const std::map<std::string, double> settings = {{"n_refit", 16}};
+  Scene scene(settings);
+  const std::vector<float> live = make_queries(12, kShape.h_q, kShape.layout, 5);
+  const auto q = [&](int64_t i) { return live.data() + i * kShape.h_q * kShape.layout.d_row(); };
+  for (int64_t i = 0; i < 7; ++i) attend(*scene.cache, q(i), *scene.stream);
+  MemoryStore store = saved(*scene.cache);
+  store.tensors.at("refit_queries").shape = {7, 1, kShape.h_q * kShape.layout.d_row()};
+  auto loaded = make_cache(kShape, "vestige", 8, settings);
+  VESTIGE_ASSERT_OK(loaded->load("", store));
+  for (int64_t i = 7; i < 12; ++i) attend(*loaded, q(i), *scene.stream);
+  const MemoryStore again = saved(*loaded);
+  EXPECT_EQ(again.values<int64_t>("refit_steps")[0], 5);
+  VESTIGE_ASSERT_OK(make_cache(kShape, "vestige", 8, settings)->load("", again));
+}
+
+TEST(RefitState, SamplesMustBeNumbers) {
+  Scene scene(std::map<std::string, double>{});
+  MemoryStore store = saved(*scene.cache);
+  const float nan = NAN;
+  std::memcpy(store.tensors.at("z_samples0").bytes.data(), &nan, sizeof nan);
+  EXPECT_EQ(make_cache(kShape, "vestige", 8)->load("", store).code(), StatusCode::kDataLoss);
+}
+
 }  // namespace
 }  // namespace vestige::testing

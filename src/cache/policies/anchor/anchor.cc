@@ -2,6 +2,7 @@
 // Source: arXiv:2608.02901. As built: docs/policies/anchor.md, "As a policy".
 
 #include <algorithm>
+#include <cmath>
 
 #include "cache/policies/anchor/anchor_index.h"
 #include "cache/policies/anchor/utility.h"
@@ -77,8 +78,9 @@ Status check_layout(const RowLayout& layout, const anchor::IndexSettings& s) {
   }
   const double highest = anchor::highest_ratio(s.lean, d);
   if (s.ratio <= highest) return {};
+  // Rounded down, so that the ratio named is one that is taken.
   return invalid_argument("ratio = %g, want at most %.1f for policy anchor with heads %d wide and layout = %s", s.ratio,
-                          highest, d, s.lean ? "lean" : "paper");
+                          std::floor(highest * 10) / 10, d, s.lean ? "lean" : "paper");
 }
 
 }  // namespace

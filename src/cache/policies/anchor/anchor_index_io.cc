@@ -8,6 +8,7 @@
 
 #include "backend/ops/anchored_side.h"
 #include "backend/ops/gamma_code.h"
+#include "base/half.h"
 #include "base/load_number.h"
 #include "cache/policies/anchor/anchor_index.h"
 
@@ -84,6 +85,9 @@ Status check_side(const std::string& name, const CodedSide& side, const BytePlan
   if (side.offset[0] != 0 || side.offset[1] != n_residuals) {
     return data_loss("%s_offset: %d to %d, want 0 to %lld", name.c_str(), side.offset[0], side.offset[1],
                      static_cast<long long>(n_residuals));
+  }
+  for (const uint16_t bits : side.anchors) {
+    if (!std::isfinite(bf16_to_f32(bits))) return data_loss("%s_anchors: a number is not finite", name.c_str());
   }
   const AnchoredSide view = side.view(plan, 0);
   for (int64_t t = 0; t < s.n_coded(); ++t) {
@@ -229,7 +233,8 @@ Status AnchorIndex::load(const std::string& prefix, const TensorSource& source, 
   }
   VESTIGE_ASSIGN(const ConstTensorView norm, source.get(prefix + "anchor_norm", DType::kF32, {1}));
   std::memcpy(&loaded.max_norm_, norm.data, sizeof(float));
-  if (!(loaded.max_norm_ >= 0)) return data_loss("%sanchor_norm: want 0 or more", prefix.c_str());
+  if (!(loaded.max_norm_ >= 0 && std::isfinite(loaded.max_norm_)))
+    return data_loss("%sanchor_norm: want 0 or more", prefix.c_str());
   loaded.ready_ = true;
   loaded.n_closed_ = n_closed;
   if (n_closed > 0) VESTIGE_TRY(loaded.load_segments(prefix, source));

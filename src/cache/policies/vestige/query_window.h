@@ -35,6 +35,7 @@ class QueryWindow {
     n_ = n_steps;
   }
   void clear() { n_ = 0; }
+  int64_t n_steps() const { return n_; }  ///< calls of add() since clear(), or since the width of queries changed
   int64_t size() const { return std::min(n_, kSteps); }
   /// [size(), h, d], in no particular order.
   ConstTensorView queries() const {

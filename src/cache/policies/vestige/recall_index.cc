@@ -9,6 +9,12 @@
 
 namespace vestige {
 
+namespace {
+
+constexpr int64_t kMostSteps = int64_t{1} << 48;  // that a file may say; a multiple of the window's
+
+}  // namespace
+
 VestigeIndex::VestigeIndex(const RecallSettings& settings, std::unique_ptr<IndexCodec> codec)
     : settings_(settings), codec_(std::move(codec)), gate_(settings.tau) {
   z_[0] = z_[1] = largest_z();
@@ -39,7 +45,6 @@ Status VestigeIndex::calibrate(const RecallFit& fit, Stream& stream) {
   samples_.clear();
   gate_.clear();
   window_.clear();
-  n_steps_ = 0;
   z_[0] = z_[1] = largest_z();
   if (fit.n_closed == 0 || settings_.mode == RecallMode::kSound) return {};
   const int64_t n = std::min<int64_t>(fit.queries.dim(0), settings_.n_calibrate), skipped = fit.queries.dim(0) - n;
@@ -73,9 +78,8 @@ Status VestigeIndex::extend(const RowPages& rows, int64_t n_closed, Stream& stre
 Status VestigeIndex::refit(const RecallStep& step, Stream& stream) {
   if (settings_.n_refit == 0 || settings_.mode == RecallMode::kSound) return {};
   window_.add(step.q);
-  ++n_steps_;
-  const int64_t times = n_steps_ / settings_.n_refit;
-  if (n_steps_ % settings_.n_refit != 0 || (times & (times - 1)) != 0) return {};
+  const int64_t n_steps = window_.n_steps(), times = n_steps / settings_.n_refit;
+  if (n_steps % settings_.n_refit != 0 || (times & (times - 1)) != 0) return {};
   RowPages closed = step.rows;
   closed.n_rows = step.n_closed;
   return learn({.queries = window_.queries(),
@@ -138,8 +142,9 @@ Status VestigeIndex::save(const std::string& prefix, TensorSink& sink) const {
     if (n > 0) VESTIGE_TRY(sink.put(name, ConstTensorView(samples_[s].data(), DType::kF32, {n})));
   }
   if (settings_.entropy_gate) VESTIGE_TRY(gate_.save(prefix, sink));
-  if (n_steps_ > 0) {
-    VESTIGE_TRY(sink.put(prefix + "refit_steps", ConstTensorView(&n_steps_, DType::kI64, {1})));
+  if (window_.n_steps() > 0) {
+    const int64_t n_steps = std::min(window_.n_steps(), kMostSteps);
+    VESTIGE_TRY(sink.put(prefix + "refit_steps", ConstTensorView(&n_steps, DType::kI64, {1})));
     VESTIGE_TRY(sink.put(prefix + "refit_queries", window_.queries()));
   }
   return codec_->save(prefix, sink);
@@ -150,13 +155,13 @@ Status VestigeIndex::load_window(const std::string& prefix, const TensorSource& 
   if (!steps.ok()) return steps.status().code() == StatusCode::kNotFound ? Status() : steps.status();
   int64_t n;
   std::memcpy(&n, steps->data, sizeof n);
-  if (n < 1 || n > int64_t{1} << 48) {
-    return data_loss("%srefit_steps = %lld, want at least 1", prefix.c_str(), static_cast<long long>(n));
+  if (n < 1 || n > kMostSteps) {
+    return data_loss("%srefit_steps = %lld, want 1 to %lld", prefix.c_str(), static_cast<long long>(n),
+                     static_cast<long long>(kMostSteps));
   }
   VESTIGE_ASSIGN(const ConstTensorView queries,
                  source.get(prefix + "refit_queries", DType::kF32, {std::min(n, QueryWindow::kSteps), -1, -1}));
   window_.restore(n, queries);
-  n_steps_ = n;
   return {};
 }
 
@@ -177,6 +182,9 @@ Status VestigeIndex::load(const std::string& prefix, const TensorSource& source,
     samples.emplace_back();
     if (stored.ok()) samples.back().assign(stored->as<float>(), stored->as<float>() + stored->dim(0));
     if (!stored.ok() && stored.status().code() != StatusCode::kNotFound) return stored.status();
+    for (const float x : samples.back()) {
+      if (std::isnan(x)) return data_loss("%sz_samples%d: one is not a number", prefix.c_str(), s);
+    }
   }
   VESTIGE_TRY(load_window(prefix, source));
   VESTIGE_TRY(gate_.load(prefix, source));

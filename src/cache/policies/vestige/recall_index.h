@@ -67,8 +67,7 @@ class VestigeIndex final : public RecallIndex {
   float z_[2];
   std::vector<std::vector<float>> samples_;  ///< z wanted so far, by stage
   EntropyGate gate_;
-  QueryWindow window_;  ///< of the latest steps
-  int64_t n_steps_ = 0;
+  QueryWindow window_;            ///< of the latest steps
   std::vector<float> threshold_;  ///< [h]
   std::vector<uint8_t> open_;     ///< [h]
 };
