@@ -9,6 +9,7 @@
 
 #include "base/safetensors.h"
 #include "engine/context_format.h"
+#include "model/gguf_model.h"
 #include "tools/command.h"
 #include "tools/exit_code.h"
 #include "tools/interrupt.h"
@@ -157,8 +158,8 @@ void print_table(const Json& value) {
 Status run(const InspectFlags& flags) {
   struct stat info {};
   if (stat(flags.path.c_str(), &info) != 0) return not_found("%s: no such file or folder", flags.path.c_str());
-  VESTIGE_ASSIGN(const Json out, S_ISDIR(info.st_mode) || flags.path.ends_with(".gguf") ? inspect_model(flags.path)
-                                                                                        : inspect_file(flags.path));
+  VESTIGE_ASSIGN(const Json out, S_ISDIR(info.st_mode) || is_gguf_path(flags.path) ? inspect_model(flags.path)
+                                                                                   : inspect_file(flags.path));
   if (interrupted()) return cancelled("interrupted");
   flags.json ? print_json(out) : print_table(out);
   return {};

@@ -48,9 +48,7 @@ RowCounts count_rows(const Context& context) {
     out.n_kept = cache->n_kept();
     out.n_tail = cache->n_rows() - cache->n_closed();
     out.n_archived = cache->n_closed() - cache->n_kept();
-    out.attended_bytes += (out.n_kept + out.n_tail) * cache->layout().row_bytes();
-    const auto index = cache->policy().create_index(cache->layout());
-    if (index != nullptr && index->attends_codes()) out.attended_bytes += cache->bytes().index;
+    out.attended_bytes += (out.n_kept + out.n_tail) * cache->layout().row_bytes() + cache->bytes().codes;
     out.full_bytes += out.n_rows * cache->layout().row_bytes();
   }
   return out;

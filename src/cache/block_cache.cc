@@ -316,7 +316,8 @@ LayerCache::Bytes BlockCache::bytes() const {
   return {.rows = rows_.size_bytes(),
           .kept_arena = kept_.size_bytes(),
           .index = index_ == nullptr ? 0 : index_->size_bytes(),
-          .scores = static_cast<int64_t>(scores_.size_bytes())};
+          .scores = static_cast<int64_t>(scores_.size_bytes()),
+          .codes = index_ == nullptr || !index_->attends_codes() ? 0 : index_->size_bytes()};
 }
 
 }  // namespace vestige

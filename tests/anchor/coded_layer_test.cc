@@ -399,6 +399,10 @@ TEST(CodedLayer, CheckFindsDamage) {
         },
         [](CodedLayer* c) { c->anchor_positions.pop_back(); },
         [](CodedLayer* c) { c->position_ids.push_back(0); },
+        [](CodedLayer* c) { c->position_ids.empty() ? c->position_ids.push_back(0) : void(c->position_ids[3] = 4); },
+        [](CodedLayer* c) { c->key.anchors[5] = 0x7fc0; },    // not a number
+        [](CodedLayer* c) { c->value.anchors[0] = 0xff80; },  // -infinity
+        [](CodedLayer* c) { std::fill_n(c->key.scale.begin(), c->plan.layout.scale_bytes, uint8_t{0xff}); },
         [](CodedLayer* c) { c->plan.n_key += 1; },
         [](CodedLayer* c) { c->plan.shape.n_anchors = 47; },
         [](CodedLayer* c) { c->plan.shape.d = 1 << 20; },

@@ -24,6 +24,13 @@ ConstTensorView one_head(const TensorView& x, int64_t head) {
   return out;
 }
 
+/// [t, 1] of ones, in the caller's frame: what a bias is multiplied with.
+Result<TensorView> ones_column(int64_t t, const LayerRun& run) {
+  VESTIGE_ASSIGN(const TensorView ones, run.scratch.take({t, 1}));
+  std::fill_n(ones.as<float>(), t, 1.0f);
+  return ones;
+}
+
 }  // namespace
 
 Result<GqaLayer> GqaLayer::load(const std::string& prefix, const GqaDims& dims, Weights& weights) {
@@ -64,8 +71,7 @@ RowLayout GqaLayer::layout(DType row_dtype) const {
 Status GqaLayer::add_biases(const Projected& p, const LayerRun& run) const {
   const Scratch::Frame frame(run.scratch);
   const int64_t t = p.q.dim(0);
-  VESTIGE_ASSIGN(const TensorView ones, run.scratch.take({t, 1}));
-  std::fill_n(ones.as<float>(), t, 1.0f);
+  VESTIGE_ASSIGN(const TensorView ones, ones_column(t, run));
   const auto bias = [&](const Weight& w, const TensorView& out) {
     MatmulParams one = product(ones, w, reshaped(out, {t, out.dim(1) * out.dim(2)}));
     one.accumulate = true;
@@ -126,8 +132,7 @@ Status GqaLayer::add_output(const TensorView& heads, const TensorView& x, const 
   const int64_t t = x.dim(0);
   VESTIGE_TRY(linear(reshaped(heads, {t, dims_.n_heads * dims_.d_head}), o_, x, run.stream, true));
   if (!dims_.o_bias) return {};
-  VESTIGE_ASSIGN(const TensorView ones, run.scratch.take({t, 1}));
-  std::fill_n(ones.as<float>(), t, 1.0f);
+  VESTIGE_ASSIGN(const TensorView ones, ones_column(t, run));
   return linear(ones, o_bias_, x, run.stream, true);
 }
 

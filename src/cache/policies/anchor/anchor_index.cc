@@ -175,11 +175,13 @@ Status AnchorIndex::recall(const RecallStep& step, Stream& stream) {
     return internal_error("recall over %lld closed rows, the index has %lld", static_cast<long long>(step.n_closed),
                           static_cast<long long>(n_closed_));
   }
-  for (int64_t u = 0; u < step.n_closed; ++u) {
+  // Which rows are kept follows from how many are closed.
+  for (int64_t u = 0; u < step.n_closed && n_checked_ != step.n_closed; ++u) {
     const bool coded = u >= settings_.n_sinks && u < n_coded_;
     if (coded == (step.kept[u] == 0)) continue;
     return internal_error("row %lld is %s", static_cast<long long>(u), coded ? "kept and coded" : "nowhere");
   }
+  n_checked_ = step.n_closed;
   *step.n_ids.as<int32_t>() = *step.n_fired.as<int32_t>() = 0;
   step.n_stage.as<int64_t>()[0] = n_coded_ - settings_.n_sinks;
   return {};

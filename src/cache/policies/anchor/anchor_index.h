@@ -78,6 +78,7 @@ class AnchorIndex final : public RecallIndex {
   bool ready_ = false;
   std::vector<Segment> segments_;
   int64_t n_closed_ = 0, n_coded_;  ///< rows up to n_coded_ are sinks or coded
+  int64_t n_checked_ = -1;          ///< closed rows when kept and coded rows were last held against each other
   float max_norm_ = 0;
   std::vector<float> q_, part_, lse_;  // of a step
 };

@@ -1,15 +1,10 @@
-// The coded segments to a file and back. What steers a read (sizes, indices, masks, prefixes) is checked against the
-// byte plan of the sizes; numbers may be anything finite.
+// The coded segments to a file and back. What comes from a file is held against the byte plan of its sizes by
+// check_layer.
 
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <type_traits>
 
-#include "backend/ops/anchored_side.h"
-#include "backend/ops/gamma_code.h"
-#include "base/half.h"
-#include "base/load_number.h"
 #include "cache/policies/anchor/anchor_index.h"
 
 namespace vestige::anchor {
@@ -79,76 +74,6 @@ void resize_side(CodedSide* side, const BytePlan& plan, int64_t n_residuals) {
   side->scale.resize(size(n_residuals * plan.layout.scale_bytes));
 }
 
-/// Nothing in it leads outside its arrays.
-Status check_side(const std::string& name, const CodedSide& side, const BytePlan& plan, int64_t n_residuals) {
-  const LayerShape& s = plan.shape;
-  if (side.offset[0] != 0 || side.offset[1] != n_residuals) {
-    return data_loss("%s_offset: %d to %d, want 0 to %lld", name.c_str(), side.offset[0], side.offset[1],
-                     static_cast<long long>(n_residuals));
-  }
-  for (const uint16_t bits : side.anchors) {
-    if (!std::isfinite(bf16_to_f32(bits))) return data_loss("%s_anchors: a number is not finite", name.c_str());
-  }
-  const AnchoredSide view = side.view(plan, 0);
-  for (int64_t t = 0; t < s.n_coded(); ++t) {
-    const int64_t index = load_index(view.index, t);
-    if (index >= s.n_anchors || !std::isfinite(load_gamma(view.gamma, t))) {
-      return data_loss("%s_index[%lld] = %lld times %g, want an index below %lld and a finite number", name.c_str(),
-                       static_cast<long long>(t), static_cast<long long>(index),
-                       static_cast<double>(load_gamma(view.gamma, t)), static_cast<long long>(s.n_anchors));
-    }
-  }
-  int64_t count = 0;
-  for (int64_t w = 0; w < s.n_words(); ++w) {
-    const auto word = static_cast<uint64_t>(side.mask[static_cast<size_t>(w)]);
-    const int64_t left = s.n_coded() - 64 * w;
-    if (side.prefix[static_cast<size_t>(w)] != count || (left < 64 && word >> left != 0)) {
-      return data_loss("%s_prefix[%lld] = %d with mask %llx, want %lld and no token past the last", name.c_str(),
-                       static_cast<long long>(w), side.prefix[static_cast<size_t>(w)],
-                       static_cast<unsigned long long>(word), static_cast<long long>(count));
-    }
-    count += std::popcount(word);
-  }
-  if (count != n_residuals) {
-    return data_loss("%s_mask: %lld residuals, want %lld", name.c_str(), static_cast<long long>(count),
-                     static_cast<long long>(n_residuals));
-  }
-  for (int64_t i = 0; i < n_residuals; ++i) {
-    const float scale = load_number(view.scale.data, view.scale.dtype, i);
-    if (!(scale >= 0) || std::isinf(scale)) {
-      return data_loss("%s_scale[%lld] = %g, want 0 or more", name.c_str(), static_cast<long long>(i),
-                       static_cast<double>(scale));
-    }
-  }
-  return {};
-}
-
-/// What only readers of the code in its paper's form would follow: places, positions, ids.
-Status check_places(const std::string& name, const CodedLayer& c) {
-  size_t i = 0;
-  for (size_t w = 0; w < c.value.mask.size(); ++w) {
-    for (auto word = static_cast<uint64_t>(c.value.mask[w]); word != 0; word &= word - 1, ++i) {
-      if (c.value.slot[i] == std::countr_zero(word)) continue;
-      return data_loss("%svalue_slot[%zu] = %d, want %d", name.c_str(), i, c.value.slot[i], std::countr_zero(word));
-    }
-  }
-  int64_t previous = -1;
-  for (int64_t a = 0; a < c.plan.shape.n_selected(); ++a) {
-    const int64_t at = c.anchor_position(0, a);
-    if (at <= previous || at >= c.plan.shape.n_coded()) {
-      return data_loss("%sanchor_positions[%lld] = %lld, want ascending numbers in [%lld, %lld)", name.c_str(),
-                       static_cast<long long>(a), static_cast<long long>(at), static_cast<long long>(previous + 1),
-                       static_cast<long long>(c.plan.shape.n_coded()));
-    }
-    previous = at;
-  }
-  for (size_t t = 0; t < c.position_ids.size(); ++t) {
-    if (c.position_ids[t] == static_cast<int32_t>(t)) continue;
-    return data_loss("%sposition_ids[%zu] = %d, want the place itself", name.c_str(), t, c.position_ids[t]);
-  }
-  return {};
-}
-
 }  // namespace
 
 Status AnchorIndex::save(const std::string& prefix, TensorSink& sink) const {
@@ -202,9 +127,8 @@ Status AnchorIndex::load_segment(const std::string& prefix, const TensorSource& 
     VESTIGE_ASSIGN(const ConstTensorView view, source.get(name + a.name, a.dtype, {a.n, a.width}));
     std::memcpy(a.data, view.data, static_cast<size_t>(a.n * a.width) * dtype_bytes(a.dtype));
   }
-  VESTIGE_TRY(check_side(name + "key", c.key, c.plan, c.plan.n_key));
-  VESTIGE_TRY(check_side(name + "value", c.value, c.plan, c.plan.n_value));
-  VESTIGE_TRY(check_places(name, c));
+  const Status fits = check_layer(c);
+  if (!fits.ok()) return fits.with_context(name.substr(0, name.size() - 1));
   n_coded_ += shape.n_tokens;
   segments_.push_back(std::move(segment));
   return {};

@@ -1,6 +1,10 @@
 #include <bit>
 #include <cinttypes>
+#include <cmath>
 
+#include "backend/ops/gamma_code.h"
+#include "base/half.h"
+#include "base/load_number.h"
 #include "cache/policies/anchor/coded_layer.h"
 
 namespace vestige::anchor {
@@ -79,6 +83,25 @@ Status check_index(const BytePlan& plan, const CodedSide& side) {
   return {};
 }
 
+/// Numbers that are not finite would spread to every output. After check_residuals: views follow the offsets.
+Status check_numbers(const BytePlan& plan, const CodedSide& side) {
+  for (const uint16_t bits : side.anchors) {
+    if (!std::isfinite(bf16_to_f32(bits))) return data_loss("anchor: a number of an anchor is not finite");
+  }
+  for (int64_t h = 0; h < plan.shape.n_heads; ++h) {
+    const AnchoredSide view = side.view(plan, h);
+    for (int64_t t = 0; t < plan.shape.n_coded(); ++t) {
+      if (!std::isfinite(load_gamma(view.gamma, t))) return data_loss("anchor: a coefficient is not finite");
+    }
+    for (int64_t i = 0; i < view.scale.dim(0); ++i) {
+      const float scale = load_number(view.scale.data, view.scale.dtype, i);
+      if (scale >= 0 && std::isfinite(scale)) continue;
+      return data_loss("anchor: scale %" PRId64 " = %g, want 0 or more", i, static_cast<double>(scale));
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 Status check_layer(const CodedLayer& layer) {
@@ -96,6 +119,11 @@ Status check_layer(const CodedLayer& layer) {
     VESTIGE_TRY(check_sizes(plan, side, is_key));
     VESTIGE_TRY(check_residuals(plan, side, is_key));
     VESTIGE_TRY(check_index(plan, side));
+    VESTIGE_TRY(check_numbers(plan, side));
+  }
+  for (size_t t = 0; t < layer.position_ids.size(); ++t) {
+    if (layer.position_ids[t] == static_cast<int32_t>(t)) continue;
+    return data_loss("anchor: position %zu is %d, want the place itself", t, layer.position_ids[t]);
   }
   for (int64_t h = 0; h < s.n_heads; ++h) {
     int64_t last = -1;

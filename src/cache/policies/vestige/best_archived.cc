@@ -4,16 +4,24 @@
 
 namespace vestige {
 
+std::vector<int32_t> rows_seen(const CodecQueries& c) {
+  const int64_t heads = c.queries.dim(1);
+  std::vector<int32_t> limit(static_cast<size_t>(c.queries.dim(0) * heads));
+  for (size_t i = 0; i < limit.size(); ++i) {
+    const int64_t position = c.first_position + static_cast<int64_t>(i) / heads;
+    limit[i] = static_cast<int32_t>(std::min(c.rows.n_rows, position + 1));
+  }
+  return limit;
+}
+
 Result<BestArchived> best_archived(const CodecQueries& c, Stream& stream) {
   const int64_t heads = c.queries.dim(1), n = c.queries.dim(0) * heads, d = c.queries.dim(2);
   BestArchived out;
   out.row.resize(static_cast<size_t>(n));
   out.target.resize(static_cast<size_t>(n));
-  std::vector<int32_t> limit(static_cast<size_t>(n)), kept_row(static_cast<size_t>(n));
+  const std::vector<int32_t> limit = rows_seen(c);
+  std::vector<int32_t> kept_row(static_cast<size_t>(n));
   std::vector<float> kept_best(static_cast<size_t>(n));
-  for (int64_t i = 0; i < n; ++i) {
-    limit[static_cast<size_t>(i)] = static_cast<int32_t>(std::min(c.rows.n_rows, c.first_position + i / heads + 1));
-  }
   const auto best = [&](uint8_t want, std::vector<float>* score, std::vector<int32_t>* row) {
     return ops::best_rows({.q = ConstTensorView(c.queries.data, DType::kF32, {n, d}),
                            .rows = c.rows,

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "cache/policies/vestige/best_archived.h"
+
 namespace vestige {
 
 namespace {
@@ -59,11 +61,9 @@ void EntropyGate::set_theta() {
 }
 
 Status EntropyGate::add(const CodecQueries& c, Stream& stream) {
-  const int64_t heads = c.queries.dim(1), n = c.queries.dim(0) * heads;
-  std::vector<int32_t> limit(static_cast<size_t>(n)), arg, kept_arg;
-  for (int64_t i = 0; i < n; ++i) {
-    limit[static_cast<size_t>(i)] = static_cast<int32_t>(std::min(c.rows.n_rows, c.first_position + i / heads + 1));
-  }
+  const int64_t n = c.queries.dim(0) * c.queries.dim(1);
+  const std::vector<int32_t> limit = rows_seen(c);
+  std::vector<int32_t> arg, kept_arg;
   std::vector<float> archived, kept, entropy;
   BestRowsParams p = {.q = ConstTensorView(c.queries.data, DType::kF32, {n, c.queries.dim(2)}),
                       .rows = c.rows,
