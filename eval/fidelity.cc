@@ -95,7 +95,7 @@ Result<Numbers> measure_fidelity(Context& arm, Context& full, const Reading& rea
       VESTIGE_ASSIGN(const Attended want, attend(*full.caches()[i], row_view, q, stream));
       VESTIGE_ASSIGN(const Attended got, attend(*arm.caches()[i], row_view, q, stream));
       compare(got, want, layout.d_content, longest, &tally);
-      VESTIGE_TRY(count_lost(*arm.caches()[i], q, got.record.n_coded > 0, &lost, stream));
+      VESTIGE_TRY(count_lost(*arm.caches()[i], full.caches()[i]->pages(), q, got.record.n_coded > 0, &lost, stream));
     }
   }
   const auto n = static_cast<double>(std::max<int64_t>(tally.n, 1));

@@ -15,8 +15,8 @@ double setting(const LayerCache& cache, const char* name, double otherwise) {
 }
 
 /// The score or log-sum-exp that a head's archived rows are held against, before the margin.
-Result<std::vector<float>> marks(const LayerCache& cache, const ConstTensorView& q, std::vector<int32_t> ids,
-                                 Stream& stream) {
+Result<std::vector<float>> marks(const LayerCache& cache, const RowPages& rows, const ConstTensorView& q,
+                                 std::vector<int32_t> ids, Stream& stream) {
   const int64_t h = cache.h_q();
   const bool by_max = setting(cache, "rule", 0) == 1;
   if (!by_max) {
@@ -26,7 +26,7 @@ Result<std::vector<float>> marks(const LayerCache& cache, const ConstTensorView&
   }
   std::vector<float> out(static_cast<size_t>(h * cache.layout().d_content)), lse(static_cast<size_t>(h)), max(lse);
   const auto n = static_cast<int32_t>(ids.size());
-  const RowSet set = {.pages = cache.pages(), .ids = ids.data(), .n_rows = &n};
+  const RowSet set = {.pages = rows, .ids = ids.data(), .n_rows = &n};
   VESTIGE_TRY(ops::attend_rows({.q = q,
                                 .rows = std::span(&set, 1),
                                 .out = TensorView(out.data(), DType::kF32, {1, h, cache.layout().d_content}),
@@ -40,14 +40,15 @@ Result<std::vector<float>> marks(const LayerCache& cache, const ConstTensorView&
 
 }  // namespace
 
-Status count_lost(const LayerCache& cache, const ConstTensorView& q, bool coded, LostRows* lost, Stream& stream) {
+Status count_lost(const LayerCache& cache, const RowPages& rows, const ConstTensorView& q, bool coded, LostRows* lost,
+                  Stream& stream) {
   const std::vector<int32_t> kept = cache.kept_ids();
   if (static_cast<int64_t>(kept.size()) == cache.n_closed()) return {};
-  VESTIGE_ASSIGN(const std::vector<float> mark, marks(cache, q, kept, stream));
+  VESTIGE_ASSIGN(const std::vector<float> mark, marks(cache, rows, q, kept, stream));
   const int64_t h = cache.h_q();
   std::vector<uint8_t> mask(static_cast<size_t>(cache.n_closed()));
   for (const int32_t u : kept) mask[static_cast<size_t>(u)] = 1;
-  RowPages closed = cache.pages();
+  RowPages closed = rows;
   closed.n_rows = cache.n_closed();
   std::vector<int32_t> limit(static_cast<size_t>(h), static_cast<int32_t>(closed.n_rows)), row(limit);
   std::vector<float> score(static_cast<size_t>(h));

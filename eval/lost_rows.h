@@ -16,6 +16,8 @@ struct LostRows {
 
 /// Counts one step that `cache` has just attended with q [1, h, d_row]. The threshold is that of the policy's settings
 /// `rule` and `margin`; for policies without them, log-sum-exp of the kept and tail rows less 2 nats.
-Status count_lost(const LayerCache& cache, const ConstTensorView& q, bool coded, LostRows* lost, Stream& stream);
+/// @param rows exact, of all that the cache holds or has dropped
+Status count_lost(const LayerCache& cache, const RowPages& rows, const ConstTensorView& q, bool coded, LostRows* lost,
+                  Stream& stream);
 
 }  // namespace vestige::eval

@@ -124,7 +124,7 @@ Command add_ask(CLI::App& root) {
       ->capture_default_str();
   auto* policy = app->add_option("--policy", flags->policy,
                                  "Attend the file's rows under another policy that has no "
-                                 "recall index, e.g. full (the file holds every row)");
+                                 "recall index, e.g. full (not if the file's policy dropped rows)");
   std::vector<std::string> names;
   for (const PolicyInfo& info : policy_infos()) names.emplace_back(info.name);
   policy->type_name("NAME")->check(CLI::IsMember(names));

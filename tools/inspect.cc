@@ -46,7 +46,8 @@ Json part_bytes(const std::vector<SafetensorsEntry>& tensors, int64_t n_file) {
       return t.name.starts_with("state.") ? "state" : t.name.starts_with("__pad") ? "padding" : t.name;
     if (last == "content" || last == "branch" || last == "tail_content" || last == "tail_branch") return "rows";
     if (last == "kept_rows" || last == "kept_ids") return "kept";
-    return last == "score" || last == "counts" ? "score" : "index";
+    const bool is_score = last == "score" || last == "kept_score" || last == "counts" || last == "dropped";
+    return is_score ? "score" : "index";
   };
   std::map<std::string, int64_t> parts;
   int64_t n_tensors = 0;

@@ -3,6 +3,8 @@
 // The rows of one sequence in one attention layer: closed blocks, of which some rows are kept (attended at
 // every step, in a contiguous arena) and all others archived (exact, attended when recalled), and the open
 // tail (attended). kept + archive + tail are a partition of the rows at all times.
+// Where the policy's index replaces rows by codes (RecallIndex::replaces_rows), archived rows are *dropped* once it has
+// them, at the end of fit_recall() or of a step: only their codes are left, in memory and in what save() writes.
 
 #include <cstdint>
 #include <memory>
@@ -67,13 +69,15 @@ class LayerCache {
   /// Takes all rows of `from`, of the same layout, into this empty cache: bits, scores and kept rows are those of
   /// appending them. Closed blocks stay where they are, as views of the closed rows of `from`, whose memory must
   /// outlive this cache (for a loaded `from`: the memory of its source); where blocks of another size do not fit, and
-  /// in the tail, rows are copied.
+  /// in the tail, rows are copied. Rows that this cache drops later stay in `from`.
+  /// @return Unsupported if `from` has dropped rows
   virtual Status share_rows(const LayerCache& from, Stream& stream) = 0;
 
   /// Hands queries to the policy's scorer (PromptScorer::add); a no-op for policies without one. After the last call,
   /// rescore() picks the kept rows anew.
   /// @param queries [n, h_q, d_row] f32 absorbed (content part 0 where it is not scored), of tokens first_position ..
   /// first_position + n - 1
+  /// @return Unsupported, if there is a scorer and rows are dropped
   virtual Status observe(const ConstTensorView& queries, int64_t first_position, Stream& stream) = 0;
   /// Ends the scorer: its scores replace those of the closed rows. A no-op if nothing was observed.
   virtual Status rescore(Stream& stream) = 0;
@@ -81,6 +85,7 @@ class LayerCache {
   /// Fits the recall index to the prompt's last queries; a no-op for policies without one.
   /// @param queries [n, h_q, d_row] f32 absorbed; the last query is that of the last row.
   /// @param value_gram [d_content, d_content] f32 or empty: RecallFit::value_gram
+  /// @return Unsupported if rows are dropped
   virtual Status fit_recall(const ConstTensorView& queries, Stream& stream, const ConstTensorView& value_gram = {}) = 0;
 
   /// One decode step: attention of q [1, h_q, d_row] over kept, tail and recalled rows.
@@ -88,8 +93,11 @@ class LayerCache {
   virtual Status attend(const ConstTensorView& q, const TensorView& out, const TensorView& lse, StepRecord* record,
                         Stream& stream) = 0;
 
-  /// All rows, tail included, in position order (dense prefill attention reads these).
+  /// All rows, tail included, in position order (dense prefill attention reads these). Once rows are dropped: none,
+  /// with null tables, which every op refuses for more rows than 0. A table never has holes.
   virtual RowPages pages() const = 0;
+  /// Whether archived rows are gone but for their codes. It stays so; then all of them are.
+  virtual bool rows_dropped() const = 0;
   virtual const RowLayout& layout() const = 0;
   virtual int32_t h_q() const = 0;
   virtual float scale() const = 0;
@@ -100,7 +108,8 @@ class LayerCache {
   virtual int64_t n_kept() const = 0;
   /// The archived rows that the last attend() attended exactly, ascending; valid until the next call that is not const.
   virtual std::span<const int32_t> recalled_ids() const = 0;
-  /// Bytes of memory held, by part, for inspect and for the conformance test.
+  /// Bytes of memory held, by part, for inspect and for the conformance test. `rows` counts whole blocks, the open one
+  /// too; `scores` those of closed rows, of kept rows alone once the others are dropped.
   struct Bytes {
     int64_t rows = 0, kept_arena = 0, index = 0, scores = 0;
     int64_t codes = 0;  ///< of `index`: where rows are attended by their code, what every step reads

@@ -68,7 +68,7 @@ class ContextFile {
 };
 
 struct LoadOptions {
-  /// Another policy over the file's rows, which are all there.
+  /// Another policy over the file's rows, which are all there (unless the file's policy drops rows: refused).
   std::optional<PolicyConfig> policy;
   /// Of the second pass over the document that some of these policies make (kvzip).
   ProgressFn progress = {};
@@ -90,12 +90,14 @@ class Context {
                                                  const ContextOptions& options = {});
   /// Another context that stands where this one does, under `policy`: the same bytes as reading the document anew. Row
   /// memory is shared: closed blocks are views of this context's, which must outlive the fork; tail and state are
-  /// copies. Needs finish_reading() or extend(), and nothing fed since.
-  /// @return InvalidArgument if the policy (its index or scorer) wants more of the prompt's queries than were kept
+  /// copies. Needs finish_reading() or extend(), and nothing fed since. What the fork's policy drops stays here.
+  /// @return InvalidArgument if the policy (its index or scorer) wants more of the prompt's queries than were kept;
+  ///         Unsupported if this context's policy has dropped the exact rows (LayerCache::rows_dropped)
   virtual Result<std::unique_ptr<Context>> fork(const PolicyConfig& policy) const = 0;
   /// Many contexts may be loaded from one file. Row and index memory are views of its mapping.
   /// @return Mismatch, naming both identities, if the file was made with another model or tokenizer; Unsupported if
-  ///         options.policy's index or scorer is fitted to the prompt's queries, which the file does not hold.
+  ///         options.policy's index or scorer is fitted to the prompt's queries, which the file does not hold, or if
+  ///         the file's own policy has dropped the exact rows.
   static Result<std::unique_ptr<Context>> load(Engine& engine, std::shared_ptr<const ContextFile> file,
                                                const LoadOptions& options = {});
   virtual ~Context() = default;
@@ -106,14 +108,16 @@ class Context {
   ///         then; Cancelled, after which read({}) goes on with what was given.
   virtual Status read(std::span<const int32_t> tokens, const ProgressFn& progress) = 0;
   /// Ends the document (InvalidArgument if it is empty): computes the remainder and fits the recall index to the
-  /// last queries. Cancelled: call it again; the document takes no further tokens.
+  /// last queries, layer after layer; a policy whose index replaces rows drops those of a layer before the next is
+  /// fitted. Cancelled: call it again; the document takes no further tokens.
   virtual Status finish_reading(const ProgressFn& progress) = 0;
 
   /// Reads on behind a finished document, with dense attention over all rows: rows, states and kept rows become those
   /// of having read everything at once, bit for bit on the cpu backend if the document and the new part have more than
   /// 8 tokens each, to rounding else. Scores of prompt scorers stay as they are. A recall index is fitted anew if the
   /// part has at least 1,024 tokens, and else takes new closed rows with its present fit. Tokens fed before stay as
-  /// they are. Needs finish_reading().
+  /// they are. Once rows are dropped (LayerCache::rows_dropped) there is nothing dense attention could read: the part
+  /// then goes as feed() does, slower and attending codes. Needs finish_reading().
   /// @return as read(); after Cancelled extend({}) goes on, and until then nothing else does.
   virtual Status extend(std::span<const int32_t> tokens, const ProgressFn& progress) = 0;
 

@@ -74,6 +74,15 @@ struct RecallFit {
   ConstTensorView value_gram = {};
 };
 
+/// A block that closed after rows were dropped (RecallIndex::replaces_rows), and what is left of the exact rows.
+struct ClosedBlock {
+  RowPages rows;                      ///< the block's
+  int64_t first_row = 0;              ///< position of the first of them; [0, first_row + rows.n_rows) are closed now
+  RowPages held;                      ///< exact copies of the earlier rows that were kept until now
+  std::span<const int32_t> held_ids;  ///< their positions, ascending
+  std::span<const int32_t> kept_ids;  ///< rows kept from now on, ascending: each is among `held` or `rows`
+};
+
 /// Rows that a step attends by their code (mode through), filled by the index.
 struct CodedPart {
   TensorView out;      ///< [1, h, d_content] f32
@@ -84,14 +93,15 @@ struct CodedPart {
 
 /// The rows a step wants from the archive.
 struct RecallStep {
-  ConstTensorView q;             ///< [1, h, d_row] f32
-  ConstTensorView kept_max;      ///< [1, h] f32: best true score over the kept rows
-  ConstTensorView kept_lse;      ///< [1, h] f32: log-sum-exp over the kept rows
-  ConstTensorView attended_lse;  ///< [1, h] f32: log-sum-exp over kept and tail rows, for policies that admit by mass
-  RowPages rows;
-  int64_t n_closed = 0;
-  const uint8_t* kept = nullptr;
-  RowPages kept_rows = {};  ///< the kept rows of these, side by side
+  ConstTensorView q;              ///< [1, h, d_row] f32
+  ConstTensorView kept_max;       ///< [1, h] f32: best true score over the kept rows
+  ConstTensorView kept_lse;       ///< [1, h] f32: log-sum-exp over the kept rows
+  ConstTensorView attended_lse;   ///< [1, h] f32: log-sum-exp over kept and tail rows, for policies that admit by mass
+  RowPages rows;                  ///< the closed rows; once they are dropped none, and no tables
+  int64_t n_closed = 0;           ///< dropped ones included
+  const uint8_t* kept = nullptr;  ///< [n_closed], 1 = kept; null once rows are dropped
+  std::span<const int32_t> kept_ids = {};  ///< the kept rows' positions, ascending
+  RowPages kept_rows = {};                 ///< the kept rows, side by side
   float scale = 1.0f;
   TensorView ids;      ///< [1, capacity] i32, out, ascending
   TensorView n_ids;    ///< [1] i32, out
@@ -117,6 +127,13 @@ class RecallIndex {
   virtual bool attends_codes() const { return false; }
   /// After recall() of the same step, if attends_codes(): the rows neither kept nor fetched. Default: none.
   virtual Status attend_codes(const RecallStep& step, const CodedPart& part, Stream& stream);
+  /// Whether closed rows that are not kept are attended by their code alone from now on, for good. After a fit() or a
+  /// step that leaves this true the cache drops them from memory and file. From then on fit() and extend() are not
+  /// called, blocks come to extend_dropped(), and recall() may name no row. Default: no, rows stay.
+  virtual bool replaces_rows() const { return false; }
+  /// Adds one block once rows are dropped: its rows, and those of `held` that are kept no longer, are seen here for the
+  /// last time. After an error the index is as it was, and the call comes again.
+  virtual Status extend_dropped(const ClosedBlock& block, Stream& stream);
   /// >= ||content||_2 of every indexed row, for the bound on the output error.
   virtual float max_content_norm() const { return 0; }
   /// Most rows one recall() may ask for: the capacity of RecallStep::ids. Fixed, >= 1.

@@ -57,6 +57,7 @@ Status BlockCache::commit_rows(int64_t n, Stream& stream) {
 
 // Everything that can fail comes first: after an error the block is still the open tail, and commit(0) tries again.
 Status BlockCache::close_block(Stream& stream) {
+  if (rows_dropped()) return close_dropped_block(stream);
   const int64_t first = rows_.n_closed();
   const int64_t n = first + block_rows();
   VESTIGE_ASSIGN(Buffer scores, Buffer::create(static_cast<size_t>(n) * sizeof(float)));
@@ -116,6 +117,7 @@ Status BlockCache::append_parts(const ConstTensorView& content, const ConstTenso
 Status BlockCache::score_queries(const ConstTensorView& queries, int64_t first_position, Stream& stream) {
   if (scorer_ == nullptr) scorer_ = policy_->create_scorer(layout_, h_q_);
   if (scorer_ == nullptr) return {};
+  VESTIGE_TRY(check_rows_there("observe"));
   const int64_t n = queries.dim(0);
   VESTIGE_TRY(check_shape("observe: queries", queries, {n, h_q_, layout_.d_row()}));
   if (n < 1 || first_position < 0) {
@@ -127,6 +129,7 @@ Status BlockCache::score_queries(const ConstTensorView& queries, int64_t first_p
 
 Status BlockCache::select_anew(Stream& stream) {
   if (scorer_ == nullptr || rows_.n_closed() == 0) return {};
+  VESTIGE_TRY(check_rows_there("rescore"));
   const int64_t n = rows_.n_closed();
   VESTIGE_ASSIGN(Buffer scores, Buffer::create(static_cast<size_t>(n) * sizeof(float)));
   const TensorView all(scores.data(), DType::kF32, {n});
@@ -140,20 +143,22 @@ Status BlockCache::select_anew(Stream& stream) {
 
 Status BlockCache::fit_index(const ConstTensorView& queries, const ConstTensorView& value_gram, Stream& stream) {
   if (index_ == nullptr) return {};
+  VESTIGE_TRY(check_rows_there("fit_recall"));
   const int64_t n = queries.dim(0);
   VESTIGE_TRY(check_shape("fit_recall: queries", queries, {n, h_q_, layout_.d_row()}));
   if (n < 1 || n > rows_.n_rows()) {
     return invalid_argument("fit_recall: %lld queries, want 1 to %lld (rows in the cache)", static_cast<long long>(n),
                             static_cast<long long>(rows_.n_rows()));
   }
-  return index_->fit({.queries = queries,
-                      .first_position = rows_.n_rows() - n,
-                      .rows = pages(),
-                      .n_closed = rows_.n_closed(),
-                      .kept = kept_.mask(),
-                      .scale = scale_,
-                      .value_gram = value_gram},
-                     stream);
+  VESTIGE_TRY(index_->fit({.queries = queries,
+                           .first_position = rows_.n_rows() - n,
+                           .rows = pages(),
+                           .n_closed = rows_.n_closed(),
+                           .kept = kept_.mask(),
+                           .scale = scale_,
+                           .value_gram = value_gram},
+                          stream));
+  return drop_replaced();
 }
 
 Status BlockCache::attend_part(const ConstTensorView& q, int64_t part, const RowSet& set, Stream& stream) {
@@ -175,6 +180,7 @@ RecallStep BlockCache::recall_step(const ConstTensorView& q) {
           .rows = closed_pages(),
           .n_closed = rows_.n_closed(),
           .kept = kept_.mask(),
+          .kept_ids = kept_.id_span(),
           .kept_rows = kept_.pages(closed_pages()),
           .scale = scale_,
           .ids = TensorView(scratch_.ids.data(), DType::kI32, {1, capacity}),
@@ -194,6 +200,9 @@ Status BlockCache::attend_archive(const ConstTensorView& q, int64_t* n_parts, St
   const RecallStep recall = recall_step(q);
   VESTIGE_TRY(index_->recall(recall, stream));
   VESTIGE_TRY(stream.synchronize());
+  if (rows_dropped() && (scratch_.n_ids != 0 || scratch_.n_fired != 0)) {
+    return internal_error("policy %s recalls rows that were dropped", policy_->config().name.c_str());
+  }
   const bool overflow = scratch_.n_fired > index_->max_recall();
   const RowSet set = {.pages = closed_pages(),
                       .ids = overflow ? kept_.archive_ids() : recall.ids.as<int32_t>(),
@@ -298,7 +307,7 @@ Status BlockCache::attend_parts(const ConstTensorView& q, const TensorView& out,
     VESTIGE_TRY(ops::attend_rows(
         {.q = q, .rows = std::span(&tail, 1), .out = out, .lse = tail_lse, .max = {}, .scale = scale_}, stream));
   }
-  if (record == nullptr) return {};
+  if (record == nullptr) return drop_replaced();
   VESTIGE_TRY(stream.synchronize());
   if (recalls()) {
     certify(out, n_parts, &step);
@@ -309,7 +318,7 @@ Status BlockCache::attend_parts(const ConstTensorView& q, const TensorView& out,
   step.full_bytes = rows_.n_rows() * layout_.row_bytes();
   step.attend_us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
   record->add(step);
-  return {};
+  return drop_replaced();
 }
 
 LayerCache::Bytes BlockCache::bytes() const {

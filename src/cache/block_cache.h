@@ -66,6 +66,7 @@ class BlockCache final : public LayerCache {
   }
 
   RowPages pages() const override { return rows_.pages(rows_.n_rows()); }
+  bool rows_dropped() const override { return rows_.n_dropped() > 0; }
   const RowLayout& layout() const override { return layout_; }
   int32_t h_q() const override { return h_q_; }
   float scale() const override { return scale_; }
@@ -101,6 +102,12 @@ class BlockCache final : public LayerCache {
   RowPages closed_pages() const { return rows_.pages(rows_.n_closed()); }
   ConstTensorView score_view(const Buffer& score, int64_t n) const { return {score.data(), DType::kF32, {n}}; }
   Status close_block(Stream& stream);
+  /// The same once rows are dropped.
+  Status close_dropped_block(Stream& stream);
+  Status check_rows_there(const char* call) const;
+  /// Drops the closed rows if the index replaces them. Not while a block closes: the reading that closes it may attend
+  /// every row.
+  Status drop_replaced();
   Status attend_part(const ConstTensorView& q, int64_t part, const RowSet& set, Stream& stream);
   /// Whether a step looks for rows to recall.
   bool recalls() const { return index_ != nullptr && kept_.n_archived() > 0; }
@@ -129,7 +136,7 @@ class BlockCache final : public LayerCache {
   KeyRotation rotation_;
   RowStore rows_;
   KeptRows kept_;
-  Buffer scores_;  // [n_closed] f32
+  Buffer scores_;  // [n_closed] f32, or [n_kept] once rows are dropped
   std::unique_ptr<RecallIndex> index_;
   std::unique_ptr<PromptScorer> scorer_;  // from the first observe() to rescore()
   Scratch scratch_;

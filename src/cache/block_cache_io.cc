@@ -10,7 +10,13 @@ Status BlockCache::save_parts(const std::string& prefix, TensorSink& sink) const
   const int64_t counts[] = {rows_.n_closed(), rows_.n_tail(), kept_.n_kept()};
   VESTIGE_TRY(sink.put(prefix + "counts", ConstTensorView(counts, DType::kI64, {3})));
   VESTIGE_TRY(rows_.save(prefix, sink));
-  if (rows_.n_closed() > 0) VESTIGE_TRY(sink.put(prefix + "score", score_view(scores_, rows_.n_closed())));
+  if (rows_dropped()) {
+    const int64_t n_dropped = rows_.n_closed() - kept_.n_kept();
+    VESTIGE_TRY(sink.put(prefix + "dropped", ConstTensorView(&n_dropped, DType::kI64, {1})));
+    if (kept_.n_kept() > 0) VESTIGE_TRY(sink.put(prefix + "kept_score", score_view(scores_, kept_.n_kept())));
+  } else if (rows_.n_closed() > 0) {
+    VESTIGE_TRY(sink.put(prefix + "score", score_view(scores_, rows_.n_closed())));
+  }
   VESTIGE_TRY(kept_.save(prefix, layout_, sink));
   return index_ == nullptr ? Status() : index_->save(prefix, sink);
 }
@@ -37,6 +43,26 @@ Status check_counts(const std::string& prefix, const int64_t* counts, const Cach
   return {};
 }
 
+/// Whether the file says that archived rows were dropped.
+Result<bool> read_dropped(const std::string& prefix, const TensorSource& source, const int64_t* counts) {
+  const auto view = source.get(prefix + "dropped", DType::kI64, {1});
+  if (!view.ok() && view.status().code() == StatusCode::kNotFound) return false;
+  VESTIGE_TRY(view.status());
+  int64_t n = 0;
+  std::memcpy(&n, view->data, sizeof n);
+  if (n == counts[0] - counts[2] && n > 0) return true;
+  return data_loss("%sdropped = %lld, want %lld, the closed rows that are not kept, above 0", prefix.c_str(),
+                   static_cast<long long>(n), static_cast<long long>(counts[0] - counts[2]));
+}
+
+Result<Buffer> load_scores(const std::string& name, const TensorSource& source, int64_t n) {
+  VESTIGE_ASSIGN(Buffer scores, Buffer::create(static_cast<size_t>(n) * sizeof(float)));
+  if (n == 0) return scores;
+  VESTIGE_ASSIGN(const ConstTensorView view, source.get(name, DType::kF32, {n}));
+  std::memcpy(scores.data(), view.data, scores.size_bytes());
+  return scores;
+}
+
 }  // namespace
 
 // Built aside and moved in at the end, so that a bad source leaves this cache as it was.
@@ -46,15 +72,17 @@ Status BlockCache::load_parts(const std::string& prefix, const TensorSource& sou
   std::memcpy(counts, view.data, sizeof counts);
   VESTIGE_TRY(check_counts(prefix, counts, *policy_));
   RowStore rows(layout_, block_rows());
-  VESTIGE_TRY(rows.load(prefix, source, counts[0], counts[1]));
-  VESTIGE_ASSIGN(KeptRows kept, KeptRows::load(prefix, source, rows.pages(counts[0]), counts[2]));
-  VESTIGE_ASSIGN(Buffer scores, Buffer::create(static_cast<size_t>(counts[0]) * sizeof(float)));
-  if (counts[0] > 0) {
-    VESTIGE_ASSIGN(const ConstTensorView score, source.get(prefix + "score", DType::kF32, {counts[0]}));
-    std::memcpy(scores.data(), score.data, scores.size_bytes());
-  }
+  VESTIGE_ASSIGN(const bool dropped, read_dropped(prefix, source, counts));
+  VESTIGE_TRY(rows.load(prefix, source, counts[0], counts[1], dropped));
+  VESTIGE_ASSIGN(KeptRows kept, KeptRows::load(prefix, source, layout_, counts[0], counts[2], dropped));
+  VESTIGE_ASSIGN(Buffer scores,
+                 load_scores(prefix + (dropped ? "kept_score" : "score"), source, dropped ? counts[2] : counts[0]));
   std::unique_ptr<RecallIndex> index = policy_->create_index(layout_, rotation_);
   if (index != nullptr) VESTIGE_TRY(index->load(prefix, source, counts[0]));
+  if (dropped && (index == nullptr || !index->replaces_rows())) {
+    return data_loss("%sdropped: policy %s has no codes for these rows", prefix.c_str(),
+                     policy_->config().name.c_str());
+  }
   rows_ = std::move(rows);
   kept_ = std::move(kept);
   scores_ = std::move(scores);

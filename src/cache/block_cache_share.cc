@@ -11,6 +11,10 @@ Status BlockCache::share_rows(const LayerCache& from, Stream& stream) {
       return invalid_argument("share_rows: this cache has %lld rows, want 0, and rows of the same layout",
                               static_cast<long long>(n_rows()));
     }
+    if (from.rows_dropped()) {
+      return unsupported("share_rows: policy %s has dropped the exact rows, only codes of them are left",
+                         from.policy().config().name.c_str());
+    }
     const RowPages source = from.pages();
     if (source.n_rows == 0) return {};
     RowStore rows(layout_, block_rows());

@@ -4,34 +4,75 @@
 #include <cstring>
 #include <utility>
 
+#include "backend/ops/row_access.h"
 #include "base/check.h"
 
 namespace vestige {
 
-Result<KeptRows> KeptRows::select(const RowPages& closed, const ConstTensorView& score, const CachePolicy& policy,
-                                  Stream& stream) {
-  const int64_t n = closed.n_rows;
-  const int64_t n_sinks = std::min<int64_t>(policy.config().n_sinks, n);
-  const int64_t n_keep = policy.n_keep(n);
+namespace {
+
+/// Places of the rows to keep among `score`, ascending. @param n_closed closed rows, dropped ones included
+Result<Buffer> choose(const ConstTensorView& score, int64_t n_closed, const CachePolicy& policy, int32_t* n_ids,
+                      Stream& stream) {
+  const int64_t n = score.dim(0), n_sinks = std::min<int64_t>(policy.config().n_sinks, n);
+  const int64_t n_keep = policy.n_keep(n_closed);
   if (n_keep < 0 || n_keep > n) {
     return internal_error("policy %s: n_keep = %lld, want 0 to %lld", policy.config().name.c_str(),
                           static_cast<long long>(n_keep), static_cast<long long>(n));
   }
   const int64_t capacity = std::min(n, n_keep + n_sinks);
   VESTIGE_ASSIGN(Buffer room, Buffer::create(static_cast<size_t>(capacity) * sizeof(int32_t)));
-  int32_t n_ids = 0;
   VESTIGE_TRY(ops::select_rows({.score = score,
                                 .n_keep = n_keep,
                                 .n_sinks = n_sinks,
                                 .ids = TensorView(room.data(), DType::kI32, {capacity}),
-                                .n_ids = TensorView(&n_ids, DType::kI32, {1})},
+                                .n_ids = TensorView(n_ids, DType::kI32, {1})},
                                stream));
-  VESTIGE_ASSIGN(Buffer ids, Buffer::create(static_cast<size_t>(n_ids) * sizeof(int32_t)));
+  VESTIGE_ASSIGN(Buffer ids, Buffer::create(static_cast<size_t>(*n_ids) * sizeof(int32_t)));
   std::memcpy(ids.data(), room.data(), ids.size_bytes());
+  return ids;
+}
+
+}  // namespace
+
+Result<KeptRows> KeptRows::select(const RowPages& closed, const ConstTensorView& score, const CachePolicy& policy,
+                                  Stream& stream) {
+  const int64_t n = closed.n_rows;
+  int32_t n_ids = 0;
+  VESTIGE_ASSIGN(Buffer ids, choose(score, n, policy, &n_ids, stream));
   KeptRows kept;
   VESTIGE_TRY(kept.set_ids(std::move(ids), n_ids, n));
   VESTIGE_TRY(kept.gather(closed));
   return kept;
+}
+
+// The first rows of the sequence are sinks, so those are the first of the rows kept so far.
+Result<KeptRows> KeptRows::select_left(const RowPages& block, const ConstTensorView& score, const CachePolicy& policy,
+                                       Buffer* kept_score, Stream& stream) const {
+  KeptRows kept;
+  int32_t n_ids = 0;
+  kept.n_closed_ = n_closed_ + block.n_rows;
+  VESTIGE_ASSIGN(kept.ids_, choose(score, kept.n_closed_, policy, &n_ids, stream));
+  kept.n_kept_ = n_ids;
+  VESTIGE_TRY(kept.allocate_arena(block.layout));
+  VESTIGE_ASSIGN(*kept_score, Buffer::create(static_cast<size_t>(n_ids) * sizeof(float)));
+  const RowPages held = pages(block);
+  auto* id = reinterpret_cast<int32_t*>(kept.ids_.data());
+  std::byte* to = kept.arena_.data();
+  for (int64_t i = 0; i < n_ids; ++i) {
+    const int64_t place = id[i];
+    const bool is_held = place < n_kept_;
+    reinterpret_cast<float*>(kept_score->data())[i] = score.as<float>()[place];
+    to = kept.copy_row(is_held ? held : block, is_held ? place : place - n_kept_, to);
+    id[i] = is_held ? ids()[place] : static_cast<int32_t>(n_closed_ + place - n_kept_);
+  }
+  return kept;
+}
+
+void KeptRows::forget_archive() {
+  n_archive_ids_ = 0;
+  mask_ = {};
+  archive_ids_ = {};
 }
 
 Status KeptRows::set_ids(Buffer ids, int64_t n_kept, int64_t n_closed) {
@@ -61,27 +102,25 @@ Status KeptRows::allocate_arena(const RowLayout& layout) {
 Status KeptRows::gather(const RowPages& closed) {
   if (n_archived() == 0) return {};
   VESTIGE_TRY(allocate_arena(closed.layout));
-  const size_t element = dtype_bytes(closed.layout.dtype);
-  const size_t content_bytes = element * static_cast<size_t>(closed.layout.d_content);
-  const size_t branch_bytes = element * static_cast<size_t>(closed.layout.d_branch);
   std::byte* to = arena_.data();
-  for (int64_t i = 0; i < n_kept_; ++i) {
-    const int64_t page = ids()[i] / closed.page_rows;
-    const auto row = static_cast<size_t>(ids()[i] % closed.page_rows);
-    std::memcpy(to, static_cast<const std::byte*>(closed.content[page]) + row * content_bytes, content_bytes);
-    to += content_bytes;
-    if (branch_bytes == 0) continue;
-    std::memcpy(to, static_cast<const std::byte*>(closed.branch[page]) + row * branch_bytes, branch_bytes);
-    to += branch_bytes;
-  }
+  for (int64_t i = 0; i < n_kept_; ++i) to = copy_row(closed, ids()[i], to);
   return {};
+}
+
+std::byte* KeptRows::copy_row(const RowPages& from, int64_t row, std::byte* to) const {
+  const size_t element = dtype_bytes(from.layout.dtype);
+  const size_t content_bytes = element * static_cast<size_t>(from.layout.d_content);
+  const size_t branch_bytes = element * static_cast<size_t>(from.layout.d_branch);
+  std::memcpy(to, content_row(from, row), content_bytes);
+  if (branch_bytes > 0) std::memcpy(to + content_bytes, branch_row(from, row), branch_bytes);
+  return to + content_bytes + branch_bytes;
 }
 
 RowPages KeptRows::pages(const RowPages& closed) const {
   if (n_archived() == 0) return closed;
   RowPages p = closed;
   p.content = &arena_content_;
-  if (p.branch != nullptr) p.branch = &arena_branch_;
+  p.branch = closed.layout.d_branch > 0 ? &arena_branch_ : nullptr;
   p.content_stride = p.branch_stride = closed.layout.d_row();
   p.page_rows = std::max<int64_t>(n_kept_, 1);
   p.n_rows = n_kept_;
@@ -99,8 +138,8 @@ Status KeptRows::save(const std::string& prefix, const RowLayout& layout, Tensor
   return sink.put(prefix + "kept_rows", ConstTensorView(arena_.data(), layout.dtype, {n_kept_, layout.d_row()}));
 }
 
-Result<KeptRows> KeptRows::load(const std::string& prefix, const TensorSource& source, const RowPages& closed,
-                                int64_t n_kept) {
+Result<KeptRows> KeptRows::load(const std::string& prefix, const TensorSource& source, const RowLayout& layout,
+                                int64_t n_closed, int64_t n_kept, bool dropped) {
   KeptRows kept;
   VESTIGE_ASSIGN(Buffer ids, Buffer::create(static_cast<size_t>(n_kept) * sizeof(int32_t)));
   if (n_kept > 0) {
@@ -110,18 +149,23 @@ Result<KeptRows> KeptRows::load(const std::string& prefix, const TensorSource& s
   int64_t previous = -1;
   for (int64_t i = 0; i < n_kept; ++i) {
     const int64_t id = reinterpret_cast<const int32_t*>(ids.data())[i];
-    if (id <= previous || id >= closed.n_rows) {
+    if (id <= previous || id >= n_closed) {
       return data_loss("%skept_ids[%lld] = %lld, want ascending ids in [%lld, %lld)", prefix.c_str(),
                        static_cast<long long>(i), static_cast<long long>(id), static_cast<long long>(previous + 1),
-                       static_cast<long long>(closed.n_rows));
+                       static_cast<long long>(n_closed));
     }
     previous = id;
   }
-  VESTIGE_TRY(kept.set_ids(std::move(ids), n_kept, closed.n_rows));
+  if (dropped) {  // nothing is taken that the file does not hold
+    kept.ids_ = std::move(ids);
+    kept.n_kept_ = n_kept;
+    kept.n_closed_ = n_closed;
+  } else {
+    VESTIGE_TRY(kept.set_ids(std::move(ids), n_kept, n_closed));
+  }
   if (kept.n_archived() == 0 || n_kept == 0) return kept;
-  VESTIGE_TRY(kept.allocate_arena(closed.layout));
-  VESTIGE_ASSIGN(const ConstTensorView rows,
-                 source.get(prefix + "kept_rows", closed.layout.dtype, {n_kept, closed.layout.d_row()}));
+  VESTIGE_TRY(kept.allocate_arena(layout));
+  VESTIGE_ASSIGN(const ConstTensorView rows, source.get(prefix + "kept_rows", layout.dtype, {n_kept, layout.d_row()}));
   std::memcpy(kept.arena_.data(), rows.data, kept.arena_.size_bytes());
   return kept;
 }

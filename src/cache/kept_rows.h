@@ -3,6 +3,7 @@
 // Which closed rows are kept, and exact copies of them in one contiguous arena.
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -23,13 +24,21 @@ class KeptRows {
   /// @param score [closed.n_rows] f32
   static Result<KeptRows> select(const RowPages& closed, const ConstTensorView& score, const CachePolicy& policy,
                                  Stream& stream);
+  /// The same after one more block, once archived rows are dropped: those kept so far and the block's rows compete.
+  /// @param score [n_kept() + block.n_rows] f32, in this order
+  /// @param kept_score [n_kept()] f32 of the result, out
+  Result<KeptRows> select_left(const RowPages& block, const ConstTensorView& score, const CachePolicy& policy,
+                               Buffer* kept_score, Stream& stream) const;
+  /// Archived rows are dropped: no mask and no ids of theirs any more.
+  void forget_archive();
 
   int64_t n_kept() const { return n_kept_; }
   int64_t n_archived() const { return n_closed_ - n_kept_; }
   const int32_t* ids() const { return reinterpret_cast<const int32_t*>(ids_.data()); }
-  /// [n_closed], 1 = kept
+  std::span<const int32_t> id_span() const { return {ids(), static_cast<size_t>(n_kept_)}; }
+  /// [n_closed], 1 = kept; null if archived rows are dropped
   const uint8_t* mask() const { return reinterpret_cast<const uint8_t*>(mask_.data()); }
-  /// Ids of the rows that are not kept, ascending, and a pointer to how many.
+  /// Ids of the rows that are not kept, ascending, and a pointer to how many; none if they are dropped.
   const int32_t* archive_ids() const { return reinterpret_cast<const int32_t*>(archive_ids_.data()); }
   const int32_t* n_archive_ids() const { return &n_archive_ids_; }
   /// Where to attend the kept rows. @param closed the same rows as at selection
@@ -38,13 +47,14 @@ class KeptRows {
 
   Status save(const std::string& prefix, const RowLayout& layout, TensorSink& sink) const;
   /// The arena comes from the source too, so that no archived row is touched.
-  static Result<KeptRows> load(const std::string& prefix, const TensorSource& source, const RowPages& closed,
-                               int64_t n_kept);
+  static Result<KeptRows> load(const std::string& prefix, const TensorSource& source, const RowLayout& layout,
+                               int64_t n_closed, int64_t n_kept, bool dropped);
 
  private:
   /// Sets mask and archive ids from the first n_kept of `ids`, which are ascending and in range.
   Status set_ids(Buffer ids, int64_t n_kept, int64_t n_closed);
   Status gather(const RowPages& closed);
+  std::byte* copy_row(const RowPages& from, int64_t row, std::byte* to) const;
   Status allocate_arena(const RowLayout& layout);
 
   int64_t n_kept_ = 0, n_closed_ = 0;

@@ -24,6 +24,10 @@ Status RecallIndex::attend_codes(const RecallStep&, const CodedPart&, Stream&) {
   return internal_error("this recall index attends no codes");
 }
 
+Status RecallIndex::extend_dropped(const ClosedBlock&, Stream&) {
+  return internal_error("this recall index has no codes for dropped rows");
+}
+
 Status TensorSink::put_rows(const std::string& name, std::span<const ConstTensorView> parts) {
   if (parts.empty()) return invalid_argument("put_rows %s: no parts", name.c_str());
   if (parts.size() == 1) return put(name, parts[0]);

@@ -66,10 +66,21 @@ void RowStore::close_tail() {
   open_content_ = open_branch_ = nullptr;
 }
 
-RowPages RowStore::pages(int64_t n_rows) const {
+void RowStore::drop_closed() {
+  const size_t n_open = open_content_ == nullptr ? 0 : 1;
+  const auto keep_last = [](auto* entries, size_t n) {
+    entries->erase(entries->begin(), entries->end() - static_cast<std::ptrdiff_t>(n));
+  };
+  keep_last(&content_, n_open);
+  keep_last(&branch_, n_open);
+  keep_last(&owned_, 2 * n_open);
+  n_dropped_ = n_closed_;
+}
+
+RowPages RowStore::page_table(size_t first, int64_t n_rows) const {
   RowPages p;
-  p.content = content_.empty() ? &kNoPage : content_.data();
-  if (layout_.d_branch > 0) p.branch = branch_.empty() ? &kNoPage : branch_.data();
+  p.content = content_.empty() ? &kNoPage : content_.data() + first;
+  if (layout_.d_branch > 0) p.branch = branch_.empty() ? &kNoPage : branch_.data() + first;
   p.content_stride = layout_.d_content;
   p.branch_stride = layout_.d_branch;
   p.page_rows = block_rows_;
@@ -78,13 +89,15 @@ RowPages RowStore::pages(int64_t n_rows) const {
   return p;
 }
 
+RowPages RowStore::pages(int64_t n_rows) const {
+  if (n_dropped_ == 0) return page_table(0, n_rows);
+  RowPages none = page_table(0, 0);
+  none.content = none.branch = nullptr;
+  return none;
+}
+
 RowPages RowStore::tail_pages() const {
-  RowPages p = pages(n_tail_);
-  if (open_content_ != nullptr) {
-    p.content += content_.size() - 1;
-    if (p.branch != nullptr) p.branch += branch_.size() - 1;
-  }
-  return p;
+  return page_table(open_content_ == nullptr ? 0 : content_.size() - 1, n_tail_);
 }
 
 ConstTensorView RowStore::tail_content() const { return tail_view(open_content_, 0, n_tail_, layout_.d_content); }
@@ -92,7 +105,7 @@ ConstTensorView RowStore::tail_branch() const { return tail_view(open_branch_, 0
 
 Status RowStore::save(const std::string& prefix, TensorSink& sink) const {
   const auto put_closed = [&](const char* name, const std::vector<const void*>& blocks, int32_t width) -> Status {
-    if (n_closed_ == 0 || width == 0) return {};
+    if (n_closed_ == n_dropped_ || width == 0) return {};
     std::vector<ConstTensorView> parts;
     for (int64_t i = 0; i < n_closed_ / block_rows_; ++i) {
       parts.push_back(ConstTensorView(blocks[static_cast<size_t>(i)], layout_.dtype, {block_rows_, width}));
@@ -155,7 +168,8 @@ Status RowStore::load_tail(const std::string& name, const TensorSource& source, 
   return {};
 }
 
-Status RowStore::load(const std::string& prefix, const TensorSource& source, int64_t n_closed, int64_t n_tail) {
+Status RowStore::load(const std::string& prefix, const TensorSource& source, int64_t n_closed, int64_t n_tail,
+                      bool dropped) {
   const auto get_closed = [&](const char* name, int32_t width, std::vector<const void*>* blocks) -> Status {
     if (width > 0) {
       VESTIGE_ASSIGN(const ConstTensorView view, source.get(prefix + name, layout_.dtype, {n_closed, width}));
@@ -166,11 +180,12 @@ Status RowStore::load(const std::string& prefix, const TensorSource& source, int
     blocks->resize(static_cast<size_t>(n_closed / block_rows_), nullptr);
     return {};
   };
-  if (n_closed > 0) {
+  if (n_closed > 0 && !dropped) {
     VESTIGE_TRY(get_closed("content", layout_.d_content, &content_));
     VESTIGE_TRY(get_closed("branch", layout_.d_branch, &branch_));
   }
   n_closed_ = n_closed;
+  n_dropped_ = dropped ? n_closed : 0;
   n_tail_ = n_tail;
   if (n_tail == 0) return {};
   VESTIGE_TRY(add_block());

@@ -30,6 +30,8 @@ class RowStore {
   int64_t n_tail() const { return n_tail_; }
   int64_t n_rows() const { return n_closed_ + n_tail_; }
   bool tail_full() const { return n_tail_ == block_rows_; }
+  /// Rows before this are gone: 0, or all that were closed at drop_closed().
+  int64_t n_dropped() const { return n_dropped_; }
 
   /// Views of the n free rows after the tail's last; n in [1, rows left in the block].
   Status reserve(int64_t n, TensorView* content, TensorView* branch);
@@ -38,7 +40,10 @@ class RowStore {
   /// The full tail becomes a closed block where it lies.
   void close_tail();
 
-  /// The first n_rows rows; n_rows in [0, n_rows()].
+  /// Forgets every closed block, and frees those that it owns.
+  void drop_closed();
+
+  /// The first n_rows rows; n_rows in [0, n_rows()]. Once rows are dropped: none, with null tables.
   RowPages pages(int64_t n_rows) const;
   RowPages tail_pages() const;
   /// The tail's rows, [n_tail, d].
@@ -48,24 +53,27 @@ class RowStore {
   int64_t size_bytes() const { return static_cast<int64_t>(content_.size()) * block_rows_ * layout_.row_bytes(); }
 
   Status save(const std::string& prefix, TensorSink& sink) const;
-  /// Into an empty store. Closed rows become views of the source, the tail is copied.
-  Status load(const std::string& prefix, const TensorSource& source, int64_t n_closed, int64_t n_tail);
+  /// Into an empty store. Closed rows become views of the source, the tail is copied. @param dropped no closed row is
+  /// there
+  Status load(const std::string& prefix, const TensorSource& source, int64_t n_closed, int64_t n_tail, bool dropped);
   /// Into an empty store: all rows of `from`. A block whose rows lie side by side among the first n_closed of them
   /// becomes a view, other blocks and the tail are copied.
   Status share(const RowPages& from, int64_t n_closed);
 
  private:
   Status add_block();
+  /// Of the blocks there are, from the given one on.
+  RowPages page_table(size_t first, int64_t n_rows) const;
   void copy_to_tail(const RowPages& from, int64_t first, int64_t n);
   TensorView tail_view(std::byte* data, int64_t begin, int64_t n, int32_t width) const;
   Status load_tail(const std::string& name, const TensorSource& source, int32_t width, std::byte* to) const;
 
   RowLayout layout_;
   int64_t block_rows_;
-  int64_t n_closed_ = 0, n_tail_ = 0, n_reserved_ = 0;
-  std::vector<const void*> content_, branch_;  // one entry a block, the page tables of RowPages
-  std::vector<Buffer> owned_;
-  std::byte* open_content_ = nullptr;  // of the block the tail is in; null = none yet
+  int64_t n_closed_ = 0, n_tail_ = 0, n_reserved_ = 0, n_dropped_ = 0;
+  std::vector<const void*> content_, branch_;  // one entry a block that is there, the page tables of RowPages
+  std::vector<Buffer> owned_;                  // content and branch of a block in turn
+  std::byte* open_content_ = nullptr;          // of the block the tail is in; null = none yet
   std::byte* open_branch_ = nullptr;
 };
 

@@ -142,20 +142,39 @@ Status Sequence::feed_tokens(std::span<const int32_t> tokens, StepRecord* record
   const size_t n_wanted = tokens_.size() + tokens.size();  // nothing may fail between the caches' rows and ours
   if (n_wanted > tokens_.capacity()) tokens_.reserve(std::max(n_wanted, tokens_.capacity() * 2));
   while (!tokens.empty()) {
-    ForwardParams p;
-    p.tokens = tokens.first(std::min(tokens.size(), kFeedTokens));
-    p.position = n_computed_;
-    p.state = state_.get();
-    p.caches = cache_pointers_;
-    p.record = record;
-    p.last_hidden = last_hidden();
-    VESTIGE_TRY(forward(p));
-    tokens_.insert(tokens_.end(), p.tokens.begin(), p.tokens.end());
-    n_computed_ += static_cast<int64_t>(p.tokens.size());
-    logits_.clear();
-    tokens = tokens.subspan(p.tokens.size());
+    const auto pass = tokens.first(std::min(tokens.size(), kFeedTokens));
+    VESTIGE_TRY(compute_decoded(pass, record));
+    tokens_.insert(tokens_.end(), pass.begin(), pass.end());
+    tokens = tokens.subspan(pass.size());
   }
   return {};
+}
+
+Status Sequence::compute_decoded(std::span<const int32_t> tokens, StepRecord* record) {
+  ForwardParams p;
+  p.tokens = tokens;
+  p.position = n_computed_;
+  p.state = state_.get();
+  p.caches = cache_pointers_;
+  p.record = record;
+  p.last_hidden = last_hidden();
+  VESTIGE_TRY(forward(p));
+  n_computed_ += static_cast<int64_t>(tokens.size());
+  logits_.clear();
+  return {};
+}
+
+Status Sequence::decode_rest(const ProgressFn& progress) {
+  while (n_computed_ < n_tokens()) {
+    const auto left = std::span<const int32_t>(tokens_).subspan(static_cast<size_t>(n_computed_));
+    VESTIGE_TRY(compute_decoded(left.first(std::min(left.size(), kFeedTokens)), nullptr));
+    if (progress && !progress(n_computed_, n_tokens())) return cancelled("reading was stopped");
+  }
+  return {};
+}
+
+bool Sequence::rows_dropped() const {
+  return std::any_of(caches_.begin(), caches_.end(), [](const auto& cache) { return cache->rows_dropped(); });
 }
 
 Result<std::span<const float>> Sequence::compute_logits() {

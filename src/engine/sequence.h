@@ -60,6 +60,11 @@ class Sequence final : public Context {
   Status compute_tile(int64_t n_tokens);
   /// All that is left, in passes whose bits do not depend on where they are cut.
   Status compute_rest(const ProgressFn& progress);
+  /// One pass in decode form over tokens [n_computed_, n_computed_ + n_tokens).
+  Status compute_decoded(std::span<const int32_t> tokens, StepRecord* record);
+  /// All that is left, in decode form: for caches that have no rows to read on from.
+  Status decode_rest(const ProgressFn& progress);
+  bool rows_dropped() const;
   void hold_queries(int64_t n_tokens);
   Result<std::unique_ptr<Context>> fork_as(const PolicyConfig& policy) const;
   /// Empty after prepare(): stands where `from` does. Its caches and this one's share closed blocks.

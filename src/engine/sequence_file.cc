@@ -84,6 +84,10 @@ Status Sequence::restore(std::shared_ptr<const ContextFile> file, const LoadOpti
     VESTIGE_ASSIGN(const auto saved, LayerCache::create(layers[i].layout, layers[i].h_q, layers[i].scale, policy,
                                                         engine_.model().info().cache_layers[i].rotation));
     VESTIGE_TRY(saved->load(layer_prefix(layers[i]), source));
+    if (saved->rows_dropped()) {
+      return unsupported("%s: its policy %s has dropped the exact rows, so no other can be tried on it",
+                         file->path().c_str(), file->policy().name.c_str());
+    }
     VESTIGE_TRY(caches_[i]->share_rows(*saved, engine_.stream()));
   }
   for (const auto& cache : caches_) {

@@ -78,13 +78,15 @@ void Sequence::hold_queries(int64_t n_tokens) {
   for (size_t i = 0; queries_ != nullptr && i < queries_->size(); ++i) (*queries_)[i].want(n_tokens);
 }
 
+// Whether rows are dropped does not change while a part is read: that happens at its end, or in a step.
 // Forks may read the queries of this context, so an extension works on a copy of them.
 Status Sequence::extend_tokens(std::span<const int32_t> tokens, const ProgressFn& progress) {
   VESTIGE_TRY(check_whole());
   if (!finished_) return invalid_argument("extend() before finish_reading()");
   VESTIGE_TRY(check_tokens(tokens));
-  if (n_computed_ == n_tokens()) {
-    if (tokens.empty()) return {};
+  const bool begins = n_computed_ == n_tokens(), decodes = rows_dropped();
+  if (begins && tokens.empty()) return {};
+  if (begins && !decodes) {
     const int64_t n_held = std::max(has_index_ ? kFitTokens : 0, options_.n_kept_queries);
     const bool follows = queries_ != nullptr && queries_->front().end() == n_computed_;
     queries_ = follows ? std::make_shared<std::vector<QueryStore>>(*queries_)
@@ -94,13 +96,13 @@ Status Sequence::extend_tokens(std::span<const int32_t> tokens, const ProgressFn
   }
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
   logits_.clear();
-  VESTIGE_TRY(compute_rest(progress));
-  if (n_tokens() - extend_from_ >= kFitTokens) {
+  VESTIGE_TRY(decodes ? decode_rest(progress) : compute_rest(progress));
+  if (!decodes && n_tokens() - extend_from_ >= kFitTokens) {
     broken_ = true;
     VESTIGE_TRY(fit_recall());
     broken_ = false;
   }
-  hold_queries(options_.n_kept_queries);
+  hold_queries(decodes ? 0 : options_.n_kept_queries);  // none of decoded tokens are held, and nobody can fork
   n_document_ = n_tokens();
   return {};
 }
@@ -127,6 +129,10 @@ Result<std::unique_ptr<Context>> Sequence::fork(const PolicyConfig& policy) cons
 Result<std::unique_ptr<Context>> Sequence::fork_as(const PolicyConfig& policy) const {
   VESTIGE_TRY(check_whole());
   VESTIGE_TRY(check_finished("fork()"));
+  if (rows_dropped()) {
+    return unsupported("fork(): policy %s has dropped the exact rows; fork a context that has them, of policy full say",
+                       policy_.name.c_str());
+  }
   if (n_tokens() != n_document_) {
     return invalid_argument("fork() after feed(): %lld tokens, the document has %lld",
                             static_cast<long long>(n_tokens()), static_cast<long long>(n_document_));

@@ -104,6 +104,7 @@ class CheckedCache final : public LayerCache {
     return step.n_archived == 0 ? Status() : check(q, out, step, stream);
   }
   RowPages pages() const override { return inner_->pages(); }
+  bool rows_dropped() const override { return inner_->rows_dropped(); }
   const RowLayout& layout() const override { return inner_->layout(); }
   int32_t h_q() const override { return inner_->h_q(); }
   float scale() const override { return inner_->scale(); }

@@ -56,25 +56,32 @@ Status with_allocations(int64_t n, const F& f) {
 const Shape kShape{{24, 8, DType::kF32}, 64, 3};
 constexpr int64_t kRows = 6 * 64 + 10;
 
+const Shape kCodedShape{{32, 32, DType::kF32, false}, 64, 3};  // rows that are dropped
+
 struct FailureCase {
   const char *name, *backend;
   std::map<std::string, double> settings;
+  const char* policy = "vestige";
+  const Shape& shape = kShape;
 };
 void PrintTo(const FailureCase& c, std::ostream* out) { *out << c.name; }
 
 class FailureTest : public ::testing::TestWithParam<FailureCase> {
  protected:
-  std::unique_ptr<LayerCache> cache() const { return make_cache(kShape, "vestige", 8, GetParam().settings); }
+  const RowLayout& layout() const { return GetParam().shape.layout; }
+  std::unique_ptr<LayerCache> cache() const {
+    return make_cache(GetParam().shape, GetParam().policy, 8, GetParam().settings);
+  }
   std::unique_ptr<Stream> s_ = make_stream(1, GetParam().backend);
-  std::vector<float> rows_ = make_rows(kRows, kShape.layout), queries_ = make_queries(40, 3, kShape.layout);
-  ConstTensorView query_view_{queries_.data(), DType::kF32, {40, 3, kShape.layout.d_row()}};
+  std::vector<float> rows_ = make_rows(kRows, layout()), queries_ = make_queries(40, 3, layout());
+  ConstTensorView query_view_{queries_.data(), DType::kF32, {40, 3, layout().d_row()}};
 };
 
 TEST_P(FailureTest, EachAllocationOfAppendAndFit) {
   auto whole = cache();
-  const auto first = view_rows(rows_, kShape.layout, 0, 2 * 64 + 1);
+  const auto first = view_rows(rows_, layout(), 0, 2 * 64 + 1);
   const auto append_all = [&](LayerCache& c) {
-    return c.append(view_rows(rows_, kShape.layout, c.n_rows(), kRows - c.n_rows()), *s_);
+    return c.append(view_rows(rows_, layout(), c.n_rows(), kRows - c.n_rows()), *s_);
   };
   VESTIGE_ASSERT_OK(whole->append(first, *s_));
   VESTIGE_ASSERT_OK(whole->fit_recall(query_view_, *s_));
@@ -108,14 +115,14 @@ TEST_P(FailureTest, EachAllocationOfAppendAndFit) {
 
 TEST_P(FailureTest, EachAllocationOfAttendSaveAndLoad) {
   auto c = cache();
-  VESTIGE_ASSERT_OK(c->append(view_rows(rows_, kShape.layout, 0, kRows), *s_));
+  VESTIGE_ASSERT_OK(c->append(view_rows(rows_, layout(), 0, kRows), *s_));
   VESTIGE_ASSERT_OK(c->fit_recall(query_view_, *s_));
   const Attended step = attend(*c, queries_.data(), *s_);
   const MemoryStore want = saved(*c);
-  std::vector<float> out(3 * 24);
+  std::vector<float> out(static_cast<size_t>(3 * layout().d_content));
   const auto attend_once = [&] {
-    return c->attend({queries_.data(), DType::kF32, {1, 3, kShape.layout.d_row()}},
-                     {out.data(), DType::kF32, {1, 3, 24}}, {}, nullptr, *s_);
+    return c->attend({queries_.data(), DType::kF32, {1, 3, layout().d_row()}},
+                     {out.data(), DType::kF32, {1, 3, layout().d_content}}, {}, nullptr, *s_);
   };
   int64_t n = fail_each_allocation([&](int64_t n_left) {
     const Status status = with_allocations(n_left, attend_once);
@@ -181,7 +188,8 @@ class ThrowingPolicy final : public CachePolicy {
 INSTANTIATE_TEST_SUITE_P(Codecs, FailureTest,
                          ::testing::Values(FailureCase{"sketch", "ref", paper_settings({{"sketch_rank", 16}})},
                                            FailureCase{"klt", "cpu", {{"refine_bytes", 8}}},
-                                           FailureCase{"through", "cpu", {{"mode", 2}}}),
+                                           FailureCase{"through", "cpu", {{"mode", 2}}},
+                                           FailureCase{"anchor", "cpu", {}, "anchor", kCodedShape}),
                          [](const auto& test) { return test.param.name; });
 
 TEST(ThrowingPolicyTest, APolicyThatThrowsIsAnInternalError) {

@@ -125,6 +125,58 @@ TEST(AnchorContext, SavesLoadsForksAndGrowsToTheSameBytes) {
   EXPECT_EQ(bytes_of(**again), bytes_of(*fresh));
 }
 
+// What the policy drops is gone from the file too; the document grows in decode form; other policies are refused.
+TEST(AnchorContext, DropsRows) {
+  testing::ScratchFolder folder;
+  const auto engine = testing::make_engine(std::string(VESTIGE_SOURCE_DIR) + "/models/nano-gqa");
+  ASSERT_NE(engine, nullptr);
+  const auto tokens = some_tokens(700), more = some_tokens(150, 5);
+  const auto bytes_of = [&](const Context& context, const char* name) {
+    EXPECT_TRUE(context.save(folder.file(name), {}).ok());
+    return read_bytes(folder.file(name));
+  };
+  const auto load = [&](const char* name, const LoadOptions& options = {}) {
+    return Context::load(*engine, ContextFile::open(folder.file(name)).value(), options);
+  };
+  PolicyConfig anchor = small_blocks("anchor");
+  const auto context = read_all(*engine, anchor, tokens);
+  ASSERT_NE(context, nullptr);
+  for (const LayerCache* cache : context->caches()) EXPECT_TRUE(cache->rows_dropped());
+  const auto full = read_all(*engine, small_blocks("full"), tokens);
+  EXPECT_LT(bytes_of(*context, "a.vctx").size(), bytes_of(*full, "full.vctx").size() / 2);
+
+  EXPECT_EQ(context->fork(small_blocks("full")).status().code(), StatusCode::kUnsupported);
+  const Status refused = load("a.vctx", {.policy = small_blocks("full")}).status();
+  EXPECT_EQ(refused.code(), StatusCode::kUnsupported);
+  EXPECT_NE(refused.message().find("dropped"), std::string::npos) << refused.message();
+  EXPECT_TRUE(load("full.vctx", {.policy = small_blocks("streaming")}).ok());
+
+  auto grown = load("a.vctx"), fed = load("a.vctx");
+  ASSERT_TRUE(grown.ok() && fed.ok());
+  ASSERT_TRUE((*fed)->feed(more, nullptr).ok());
+  int n_left = 7;  // stopped on the way, and called again
+  const Status stopped = (*grown)->extend(more, [&](int64_t, int64_t) { return --n_left > 0; });
+  EXPECT_EQ(stopped.code(), StatusCode::kCancelled);
+  EXPECT_EQ((*grown)->feed(more, nullptr).code(), StatusCode::kInvalidArgument);
+  ASSERT_TRUE((*grown)->extend({}, {}).ok());
+  EXPECT_EQ((*grown)->n_tokens(), 850);
+  EXPECT_EQ(logits_of(**grown), logits_of(**fed));
+  EXPECT_EQ(bytes_of(**grown, "b.vctx"), bytes_of(**fed, "c.vctx"));
+}
+
+// A document of less than a block is read on densely, and coded once it is long enough.
+TEST(AnchorContext, ShortDocumentsGrowDensely) {
+  const auto engine = testing::make_engine(std::string(VESTIGE_SOURCE_DIR) + "/models/nano-gqa");
+  ASSERT_NE(engine, nullptr);
+  testing::ScratchFolder folder;
+  const auto tokens = some_tokens(1200);
+  const auto whole = read_all(*engine, small_blocks("anchor"), tokens);
+  const auto grown = read_all(*engine, small_blocks("anchor"), {tokens.begin(), tokens.begin() + 50});
+  ASSERT_TRUE(grown->extend(std::span<const int32_t>(tokens).subspan(50), {}).ok());
+  ASSERT_TRUE(whole->save(folder.file("a"), {}).ok() && grown->save(folder.file("b"), {}).ok());
+  EXPECT_EQ(read_bytes(folder.file("a")), read_bytes(folder.file("b")));
+}
+
 // Nothing is left out: recall in mode sound with a threshold below everything attends what full attention attends.
 TEST_F(GqaTest, RecallOfEverythingIsFullAttention) {
   const auto tokens = some_tokens(1100), question = some_tokens(20, 5);

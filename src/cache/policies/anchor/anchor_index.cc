@@ -4,9 +4,8 @@
 #include <cmath>
 #include <limits>
 
-#include "backend/ops/row_access.h"
+#include "cache/left_rows.h"
 #include "cache/policies/anchor/draw.h"
-#include "cache/row_store.h"
 
 namespace vestige::anchor {
 
@@ -14,6 +13,9 @@ namespace {
 
 constexpr int64_t kObserved = 32;      // last tokens whose queries rank rows: the paper's observation window
 constexpr int64_t kFewestWanted = 32;  // anchors
+
+/// Rows that are all there.
+ClosedBlock whole(const RowPages& rows) { return {.rows = rows, .held = {}, .held_ids = {}, .kept_ids = {}}; }
 
 CodeLayout layout_of(bool lean, int64_t n_anchors) { return lean ? lean_layout(n_anchors) : paper_layout(); }
 
@@ -69,11 +71,11 @@ void AnchorIndex::turn_back(float* x, int64_t n, int64_t position, int64_t step)
   }
 }
 
-float AnchorIndex::norm_over(const RowPages& rows, int64_t begin, int64_t end) const {
+Result<float> AnchorIndex::norm_over(const ClosedBlock& rows, int64_t begin, int64_t end) const {
   double most = 0;
   std::vector<double> row(static_cast<size_t>(layout_.d_row()));
   for (int64_t u = begin; u < end; ++u) {
-    load_row(rows, u, row.data());
+    VESTIGE_TRY(load_left_row(rows, u, row.data()));
     double square = 0;
     for (int64_t j = 0; j < d(); ++j) square += row[static_cast<size_t>(j)] * row[static_cast<size_t>(j)];
     most = std::isnan(square) ? HUGE_VAL : std::max(most, square);
@@ -81,12 +83,12 @@ float AnchorIndex::norm_over(const RowPages& rows, int64_t begin, int64_t end) c
   return static_cast<float>(std::sqrt(most) * (1 + 1e-6));
 }
 
-Result<AnchorIndex::Segment> AnchorIndex::code_rows(const RowPages& rows, int64_t first, int64_t end, int64_t n_rows,
+Result<AnchorIndex::Segment> AnchorIndex::code_rows(const ClosedBlock& rows, int64_t first, int64_t end, int64_t n_rows,
                                                     const RecallFit* fit, Stream& stream) const {
   const int64_t n = n_rows - first, d = this->d();
   std::vector<float> row(static_cast<size_t>(2 * d)), key(static_cast<size_t>(n * d)), value(key.size());
   for (int64_t t = 0; t < n; ++t) {
-    load_row(rows, first + t, row.data());
+    VESTIGE_TRY(load_left_row(rows, first + t, row.data()));
     std::copy_n(row.data(), d, value.data() + t * d);
     std::copy_n(row.data() + d, d, key.data() + t * d);
   }
@@ -137,11 +139,12 @@ Status AnchorIndex::fit(const RecallFit& fit, Stream& stream) {
   int64_t n_coded = settings_.n_sinks;
   if (fit.n_closed > 0) {
     const int64_t end = fit.n_closed - settings_.window;
-    VESTIGE_ASSIGN(Segment segment, code_rows(fit.rows, n_coded, end, fit.rows.n_rows, &fit, stream));
+    VESTIGE_ASSIGN(Segment segment, code_rows(whole(fit.rows), n_coded, end, fit.rows.n_rows, &fit, stream));
     segments.push_back(std::move(segment));
     n_coded = end;
   }
-  max_norm_ = norm_over(fit.rows, 0, fit.n_closed);
+  VESTIGE_ASSIGN(const float norm, norm_over(whole(fit.rows), 0, fit.n_closed));
+  max_norm_ = norm;
   segments_ = std::move(segments);
   n_closed_ = fit.n_closed;
   n_coded_ = n_coded;
@@ -149,10 +152,10 @@ Status AnchorIndex::fit(const RecallFit& fit, Stream& stream) {
   return {};
 }
 
-Status AnchorIndex::add_block(const RowPages& rows, int64_t n_closed, Stream& stream) {
+Status AnchorIndex::add_block(const ClosedBlock& rows, int64_t n_closed, Stream& stream) {
   const int64_t end = n_closed - settings_.window;
   VESTIGE_ASSIGN(Segment segment, code_rows(rows, n_coded_, end, end, nullptr, stream));
-  const float norm = norm_over(rows, n_closed_, n_closed);
+  VESTIGE_ASSIGN(const float norm, norm_over(rows, n_closed_, n_closed));
   segments_.push_back(std::move(segment));
   max_norm_ = std::max(max_norm_, norm);
   n_closed_ = n_closed;
@@ -162,8 +165,16 @@ Status AnchorIndex::add_block(const RowPages& rows, int64_t n_closed, Stream& st
 
 // Block by block, so that it does not matter how many of them one call brings.
 Status AnchorIndex::extend(const RowPages& rows, int64_t n_closed, Stream& stream) {
-  while (ready_ && n_closed_ < n_closed) VESTIGE_TRY(add_block(rows, n_closed_ + settings_.block_rows, stream));
+  while (ready_ && n_closed_ < n_closed) VESTIGE_TRY(add_block(whole(rows), n_closed_ + settings_.block_rows, stream));
   return {};
+}
+
+Status AnchorIndex::extend_dropped(const ClosedBlock& block, Stream& stream) {
+  if (block.first_row != n_closed_) {
+    return internal_error("a block from row %lld on, want %lld", static_cast<long long>(block.first_row),
+                          static_cast<long long>(n_closed_));
+  }
+  return add_block(block, n_closed_ + block.rows.n_rows, stream);
 }
 
 Status AnchorIndex::recall(const RecallStep& step, Stream& stream) {
@@ -175,15 +186,22 @@ Status AnchorIndex::recall(const RecallStep& step, Stream& stream) {
     return internal_error("recall over %lld closed rows, the index has %lld", static_cast<long long>(step.n_closed),
                           static_cast<long long>(n_closed_));
   }
-  // Which rows are kept follows from how many are closed.
-  for (int64_t u = 0; u < step.n_closed && n_checked_ != step.n_closed; ++u) {
-    const bool coded = u >= settings_.n_sinks && u < n_coded_;
-    if (coded == (step.kept[u] == 0)) continue;
-    return internal_error("row %lld is %s", static_cast<long long>(u), coded ? "kept and coded" : "nowhere");
-  }
-  n_checked_ = step.n_closed;
+  VESTIGE_TRY(check_kept(step.kept_ids, step.n_closed));
   *step.n_ids.as<int32_t>() = *step.n_fired.as<int32_t>() = 0;
   step.n_stage.as<int64_t>()[0] = n_coded_ - settings_.n_sinks;
+  return {};
+}
+
+// Which rows are kept follows from how many are closed: the sinks, and those behind the coded ones.
+Status AnchorIndex::check_kept(std::span<const int32_t> ids, int64_t n_closed) {
+  if (n_checked_ == n_closed) return {};
+  const auto n_sinks = static_cast<size_t>(settings_.n_sinks);
+  bool right = static_cast<int64_t>(ids.size()) == settings_.n_sinks + n_closed - n_coded_;
+  for (size_t i = 0; right && i < ids.size(); ++i) {
+    right = ids[i] == static_cast<int64_t>(i) + (i < n_sinks ? 0 : n_coded_ - settings_.n_sinks);
+  }
+  if (!right) return internal_error("a closed row is kept and coded, or neither");
+  n_checked_ = n_closed;
   return {};
 }
 

@@ -4,6 +4,7 @@
 // that are kept (sinks and the window, by their place) are in no segment, so that no row is attended twice.
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,8 @@ class AnchorIndex final : public RecallIndex {
   Status extend(const RowPages& rows, int64_t n_closed, Stream& stream) override;
   Status recall(const RecallStep& step, Stream& stream) override;
   bool attends_codes() const override { return true; }
+  bool replaces_rows() const override { return ready_; }
+  Status extend_dropped(const ClosedBlock& block, Stream& stream) override;
   Status attend_codes(const RecallStep& step, const CodedPart& part, Stream& stream) override;
   float max_content_norm() const override { return max_norm_; }
   int64_t max_recall() const override { return 1; }  // none: rows are read by their code
@@ -63,10 +66,11 @@ class AnchorIndex final : public RecallIndex {
     return n == 0 ? ConstTensorView() : ConstTensorView(rotation_.frequencies.data(), DType::kF32, {n});
   }
   /// Rows [first, end) as a segment; those up to n_rows the queries see too. @param fit null: no queries
-  Result<Segment> code_rows(const RowPages& rows, int64_t first, int64_t end, int64_t n_rows, const RecallFit* fit,
+  Result<Segment> code_rows(const ClosedBlock& rows, int64_t first, int64_t end, int64_t n_rows, const RecallFit* fit,
                             Stream& stream) const;
-  Status add_block(const RowPages& rows, int64_t n_closed, Stream& stream);
-  float norm_over(const RowPages& rows, int64_t begin, int64_t end) const;
+  Status check_kept(std::span<const int32_t> ids, int64_t n_closed);
+  Status add_block(const ClosedBlock& rows, int64_t n_closed, Stream& stream);
+  Result<float> norm_over(const ClosedBlock& rows, int64_t begin, int64_t end) const;
   /// x [n, d] turned by -(position + i step).
   void turn_back(float* x, int64_t n, int64_t position, int64_t step) const;
   Status load_segment(const std::string& prefix, const TensorSource& source, const int64_t* sizes);

@@ -51,7 +51,7 @@ auto arrays_of(Layer& c) {
   out.push_back({"value_slot", DType::kU8, c.value.slot.data(), c.plan.n_value, 1});
   out.push_back({"anchor_positions", DType::kU8, c.anchor_positions.data(), c.plan.shape.n_selected(),
                  c.plan.layout.anchor_position_bytes});
-  if (!c.position_ids.empty()) {
+  if (c.plan.layout.position_id_bytes > 0) {
     out.push_back({"position_ids", DType::kI32, c.position_ids.data(), c.plan.shape.n_coded(), 1});
   }
   return out;
@@ -117,6 +117,9 @@ Status AnchorIndex::load_segment(const std::string& prefix, const TensorSource& 
   CodedLayer& c = segment.code;
   c.plan = *plan;
   c.rotation_seed = CodeSettings().rotation_seed;
+  for (const auto& a : arrays_of(c)) {  // before memory is taken
+    if (a.n > 0) VESTIGE_TRY(source.get(name + a.name, a.dtype, {a.n, a.width}).status());
+  }
   resize_side(&c.key, c.plan, c.plan.n_key);
   resize_side(&c.value, c.plan, c.plan.n_value);
   c.value.slot.resize(static_cast<size_t>(c.plan.n_value));
