@@ -1,0 +1,176 @@
+#include "cache/policies/klt/klt_index.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "backend/ops/row_access.h"
+#include "vestige/ops.h"
+
+namespace vestige::klt {
+
+Result<SharedBudget::Head> SharedBudget::take() {
+  if (n_taken_ == heads_.size()) return internal_error("klt: a head is fitted that was not prepared");
+  return std::move(heads_[n_taken_++]);
+}
+
+double SharedBudget::price() {
+  if (price_ > 0) return price_;
+  double budget = 0;
+  std::vector<const ClassVariance*> variances;
+  for (const Head& head : heads_) {
+    budget += head.budget_bytes;
+    variances.push_back(&head.transform.variance);
+  }
+  return price_ = find_price(variances, budget);
+}
+
+ConstTensorView KltIndex::frequencies() const {
+  const auto n = static_cast<int64_t>(rotation_.frequencies.size());
+  return n == 0 ? ConstTensorView() : ConstTensorView(rotation_.frequencies.data(), DType::kF32, {n});
+}
+
+HeadRows KltIndex::gather(const RowPages& rows, int64_t first, int64_t end) const {
+  HeadRows out;
+  out.n = end - first;
+  out.d = d();
+  std::vector<float> row(static_cast<size_t>(2 * d()));
+  const auto middle = row.begin() + d();
+  for (int64_t u = first; u < end; ++u) {
+    load_row(rows, u, row.data());
+    out.value.insert(out.value.end(), row.begin(), middle);
+    out.key.insert(out.key.end(), middle, row.end());
+  }
+  return out;
+}
+
+void KltIndex::see_norms(const HeadRows& rows) {
+  for (int64_t t = 0; t < rows.n; ++t) {
+    double square = 0;
+    for (int64_t j = 0; j < d(); ++j) {
+      const auto v = double(rows.value[static_cast<size_t>(t * d() + j)]);
+      square += v * v;
+    }
+    const auto norm = static_cast<float>(std::sqrt(square) * (1 + 1e-6));
+    max_norm_ = std::isnan(norm) ? HUGE_VALF : std::max(max_norm_, norm);
+  }
+}
+
+Result<SharedBudget::Head> KltIndex::transform_of(const RecallFit& fit, Stream& stream) const {
+  SharedBudget::Head head;
+  const int64_t n = fit.n_closed - settings_.n_sinks;
+  head.budget_bytes = double(n * layout_.d_row() * 2) / settings_.ratio;
+  const HeadRows rows = gather(fit.rows, 0, fit.rows.n_rows);
+  VESTIGE_ASSIGN(head.transform,
+                 fit_head(fit, rows, settings_.n_sinks, fit.n_closed, rotation_, settings_.key_weight, stream));
+  return head;
+}
+
+Status KltIndex::prepare_fit(const RecallFit& fit, Stream& stream) {
+  auto* shared = static_cast<SharedBudget*>(fit.layer);
+  if (shared == nullptr || fit.n_closed == 0) return {};
+  VESTIGE_ASSIGN(SharedBudget::Head head, transform_of(fit, stream));
+  shared->add(std::move(head));
+  return {};
+}
+
+Status KltIndex::settle(const HeadTransform& transform, const RowPages& rows, int64_t n_closed, double price,
+                        Stream& stream) {
+  const BitPlan plan = plan_bits(transform.variance, price);
+  const HeadRows all = gather(rows, 0, n_closed);
+  const HeadRows coded = coded_rows(all, settings_.n_sinks, n_closed - settings_.n_sinks, rotation_);
+  VESTIGE_ASSIGN(CodedHead head, code_head(transform, plan, coded, stream));
+  head_ = std::move(head);
+  max_norm_ = 0;
+  see_norms(all);
+  n_closed_ = n_closed;
+  ready_ = true;
+  return {};
+}
+
+Status KltIndex::fit(const RecallFit& fit, Stream& stream) {
+  if (fit.n_closed == 0) {
+    head_ = {};
+    n_closed_ = 0;
+    ready_ = false;
+    return {};
+  }
+  if (auto* shared = static_cast<SharedBudget*>(fit.layer); shared != nullptr) {
+    const double price = shared->price();
+    VESTIGE_ASSIGN(const SharedBudget::Head head, shared->take());
+    return settle(head.transform, fit.rows, fit.n_closed, price, stream);
+  }
+  VESTIGE_ASSIGN(const SharedBudget::Head head, transform_of(fit, stream));
+  return settle(head.transform, fit.rows, fit.n_closed, find_price({&head.transform.variance}, head.budget_bytes),
+                stream);
+}
+
+Status KltIndex::add(HeadRows turned, Stream& stream) {
+  const int64_t n = turned.n;
+  const HeadRows rows = coded_rows(turned, 0, n, {});
+  HeadRows back = rows;
+  turn(back.key.data(), n, d(), rotation_, n_closed_, 1, -1);
+  VESTIGE_TRY(head_.append(back, stream));
+  see_norms(back);
+  n_closed_ += n;
+  return {};
+}
+
+// Block by block, so that it does not matter how many of them one call brings.
+Status KltIndex::extend(const RowPages& rows, int64_t n_closed, Stream& stream) {
+  while (ready_ && n_closed_ < n_closed) {
+    VESTIGE_TRY(add(gather(rows, n_closed_, n_closed_ + settings_.block_rows), stream));
+  }
+  return {};
+}
+
+Status KltIndex::extend_dropped(const ClosedBlock& block, Stream& stream) {
+  if (block.first_row != n_closed_) {
+    return internal_error("klt: a block from row %lld, want %lld", static_cast<long long>(block.first_row),
+                          static_cast<long long>(n_closed_));
+  }
+  return add(gather(block.rows, 0, block.rows.n_rows), stream);
+}
+
+Status KltIndex::recall(const RecallStep& step, Stream& stream) {
+  if (!ready_) {
+    const RecallFit fit = {.queries = {},
+                           .first_position = 0,
+                           .rows = step.rows,
+                           .n_closed = step.n_closed,
+                           .kept = step.kept,
+                           .scale = step.scale};
+    VESTIGE_TRY(this->fit(fit, stream));
+  }
+  if (n_closed_ != step.n_closed || static_cast<int64_t>(step.kept_ids.size()) != settings_.n_sinks) {
+    return internal_error("recall over %lld closed rows and %zu kept, the index has %lld and %lld",
+                          static_cast<long long>(step.n_closed), step.kept_ids.size(),
+                          static_cast<long long>(n_closed_), static_cast<long long>(settings_.n_sinks));
+  }
+  *step.n_ids.as<int32_t>() = *step.n_fired.as<int32_t>() = 0;
+  step.n_stage.as<int64_t>()[0] = head_.n_rows;
+  return {};
+}
+
+Status KltIndex::attend_codes(const RecallStep& step, const CodedPart& part, Stream& stream) {
+  const int64_t h = step.q.dim(1);
+  ConstTensorView q = step.q.reshape({h, 2 * d()});
+  q.data = step.q.as<float>() + d();
+  q.shape[1] = d();
+  // No bound is known.
+  for (int64_t i = 0; i < 3 * h; ++i) {
+    part.error.as<float>()[i] = i % 3 == 2 ? 0.0f : std::numeric_limits<float>::infinity();
+  }
+  *part.n_coded.as<int64_t>() = head_.n_rows;
+  return ops::attend_planes({.q = q,
+                             .rows = head_.view(),
+                             .frequencies = frequencies(),
+                             .interleaved = rotation_.interleaved,
+                             .first_position = settings_.n_sinks,
+                             .scale = step.scale,
+                             .out = TensorView(part.out.data, DType::kF32, {h, d()}),
+                             .lse = TensorView(part.lse.data, DType::kF32, {h})},
+                            stream);
+}
+
+}  // namespace vestige::klt

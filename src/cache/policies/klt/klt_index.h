@@ -1,0 +1,82 @@
+#pragma once
+
+// Closed rows of one key-value head as transform codes, all of them but the sinks; and the budget that the heads and
+// layers of a sequence share. Source: docs/policies/klt.md.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cache/policies/klt/coded_head.h"
+#include "vestige/policy.h"
+
+namespace vestige::klt {
+
+struct IndexSettings {
+  double ratio = 20;
+  int32_t block_rows = 4096;
+  int64_t n_sinks = 4;    ///< first rows, not coded
+  double key_weight = 1;  ///< of an error of a key against one of a value
+};
+
+/// Collects the variances of all heads of a sequence and finds the price that spends their bytes.
+class SharedBudget final : public LayerFit {
+ public:
+  struct Head {
+    HeadTransform transform;
+    double budget_bytes = 0;
+  };
+  void add(Head head) { heads_.push_back(std::move(head)); }
+  /// The next head in the order of add(); each is asked for once.
+  Result<Head> take();
+  /// Found at the first call, after the last add().
+  double price();
+
+ private:
+  std::vector<Head> heads_;
+  size_t n_taken_ = 0;
+  double price_ = 0;
+};
+
+/// Until fit() nothing is coded; recall() then codes what is closed, without queries and by its own budget.
+class KltIndex final : public RecallIndex {
+ public:
+  KltIndex(const RowLayout& layout, KeyRotation rotation, const IndexSettings& settings)
+      : layout_(layout), rotation_(std::move(rotation)), settings_(settings) {}
+
+  Status prepare_fit(const RecallFit& fit, Stream& stream) override;
+  Status fit(const RecallFit& fit, Stream& stream) override;
+  Status extend(const RowPages& rows, int64_t n_closed, Stream& stream) override;
+  Status recall(const RecallStep& step, Stream& stream) override;
+  bool attends_codes() const override { return true; }
+  Status attend_codes(const RecallStep& step, const CodedPart& part, Stream& stream) override;
+  bool replaces_rows() const override { return ready_ && n_closed_ > 0; }
+  Status extend_dropped(const ClosedBlock& block, Stream& stream) override;
+  float max_content_norm() const override { return max_norm_; }
+  int64_t max_recall() const override { return 1; }  // none: rows are read by their code
+  int64_t size_bytes() const override { return n_closed_ > 0 && ready_ ? head_.n_bytes() : 0; }
+  int64_t scan_bytes(int64_t) const override { return size_bytes(); }
+  Status save(const std::string& prefix, TensorSink& sink) const override;
+  Status load(const std::string& prefix, const TensorSource& source, int64_t n_closed) override;
+
+ private:
+  int64_t d() const { return layout_.d_content; }
+  ConstTensorView frequencies() const;
+  HeadRows gather(const RowPages& rows, int64_t first, int64_t end) const;
+  Result<SharedBudget::Head> transform_of(const RecallFit& fit, Stream& stream) const;
+  /// Codes rows [n_sinks, n_closed) by the transform at a price.
+  Status settle(const HeadTransform& transform, const RowPages& rows, int64_t n_closed, double price, Stream& stream);
+  /// @param turned rows of positions n_closed_ on
+  Status add(HeadRows turned, Stream& stream);
+  void see_norms(const HeadRows& rows);
+
+  RowLayout layout_;
+  KeyRotation rotation_;
+  IndexSettings settings_;
+  bool ready_ = false;
+  int64_t n_closed_ = 0;
+  CodedHead head_;
+  float max_norm_ = 0;
+};
+
+}  // namespace vestige::klt

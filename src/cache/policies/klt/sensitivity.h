@@ -1,0 +1,35 @@
+#pragma once
+
+// What an error of a key or of a value costs the model, as far as a document's own queries tell: the metrics in which
+// the transform codes both sides, in one unit, so that bytes can be spread over sides, heads and layers by one price.
+// Source: docs/policies/klt.md, "What an error costs".
+
+#include <vector>
+
+#include "vestige/layout.h"
+#include "vestige/policy.h"
+
+namespace vestige::klt {
+
+/// Quadratic forms [d, d], row-major, symmetric: e^T M e is the expected squared change of the layer's output that an
+/// error e of one row's key (as it was before its turn), or value, makes, relative to the energy of the stream.
+struct Sensitivity {
+  std::vector<double> key, value;
+};
+
+/// Rows of one key-value head as float32, [n, d] each; keys as they are cached, turned.
+struct HeadRows {
+  std::vector<float> key, value;
+  int64_t n = 0, d = 0;
+};
+
+/// @param rows         all rows that the queries may see, from row 0 on
+/// @param key_weight   factor on the key's form, > 0
+/// Without queries both forms are the identity.
+Result<Sensitivity> measure_sensitivity(const RecallFit& fit, const HeadRows& rows, const KeyRotation& rotation,
+                                        double key_weight, Stream& stream);
+
+/// x [n, d] turned by sign * (position + i step), in float64.
+void turn(float* x, int64_t n, int64_t d, const KeyRotation& rotation, int64_t position, int64_t step, double sign);
+
+}  // namespace vestige::klt
