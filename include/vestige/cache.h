@@ -91,7 +91,8 @@ class LayerCache {
                             LayerFit* layer = nullptr) = 0;
   /// For policies whose caches of a layer are fitted together (CachePolicy::create_layer_fit): called for each of them,
   /// in the order of heads, before fit_recall() of any, with the same queries. A no-op for others.
-  virtual Status prepare_fit(const ConstTensorView& queries, Stream& stream, LayerFit* layer) = 0;
+  virtual Status prepare_fit(const ConstTensorView& queries, Stream& stream, const ConstTensorView& value_gram,
+                             LayerFit* layer) = 0;
 
   /// One decode step: attention of q [1, h_q, d_row] over kept, tail and recalled rows.
   /// @param out [1, h_q, d_content] f32. @param lse [1, h_q] f32 or empty. @param record added to, may be null.

@@ -95,9 +95,9 @@ class Model {
   /// zeros.
   virtual Status absorb(size_t cache_index, const ConstTensorView& q, const TensorView& absorbed,
                         Stream& stream) const = 0;
-  /// How much a change of content moves the values of one cache layer's heads: gram = sum over heads of W_UV^T W_UV
-  /// (grouped queries, whose content is the value itself: h_q on the diagonal), so that |values(c + e) - values(c)|^2
-  /// summed over the heads is e^T gram e.
+  /// How much a change of content moves what one cache layer's heads make of it. Latent rows: their values, gram = sum
+  /// over heads of W_UV^T W_UV, so that |values(c + e) - values(c)|^2 summed over the heads is e^T gram e. Grouped
+  /// queries, whose content is the value itself: the layer's output, sum over the heads of W_O^T W_O.
   /// @param gram [d_content, d_content] f32, contiguous, out; symmetric to the bit
   virtual Status value_gram(size_t cache_index, const TensorView& gram, Stream& stream) const = 0;
 };

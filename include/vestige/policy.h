@@ -62,8 +62,8 @@ class TensorSource {
   virtual Result<ConstTensorView> get(const std::string& name, DType dtype, std::vector<int64_t> shape) const = 0;
 };
 
-/// What the caches of one layer (grouped queries: one a key-value head) share while their indexes are fitted together,
-/// a budget say. The policy's own; nobody else looks inside.
+/// What the caches of one layer (grouped queries: one a key-value head), or of all layers, share while their indexes
+/// are fitted together, a budget say. The policy's own; nobody else looks inside.
 class LayerFit {
  public:
   virtual ~LayerFit() = default;
@@ -77,7 +77,8 @@ struct RecallFit {
   int64_t n_closed = 0;           ///< rows that are closed; the index covers these
   const uint8_t* kept = nullptr;  ///< [n_closed], 1 = kept
   float scale = 1.0f;
-  /// [d_content, d_content] f32: what a change of content does to the heads' values, sum of W_UV^T W_UV; may be empty.
+  /// [d_content, d_content] f32: what a change of content does, Model::value_gram, relative to the energy of the stream
+  /// that the layer's output is added to (as a power of two; known while a document is read). May be empty.
   ConstTensorView value_gram = {};
   /// Of the caches fitted together; null: this one is fitted by itself.
   LayerFit* layer = nullptr;
@@ -200,8 +201,10 @@ class CachePolicy {
   /// Null: rows that are not kept stay out for good.
   /// @param rotation of the layer's keys
   virtual std::unique_ptr<RecallIndex> create_index(const RowLayout& layout, const KeyRotation& rotation = {}) const;
-  /// For one fit of a layer. Null: its caches are fitted each by itself.
+  /// For one fit of caches together. Null: they are fitted each by itself.
   virtual std::unique_ptr<LayerFit> create_layer_fit() const;
+  /// Whether all layers of a sequence share one such fit, not each layer's caches their own. Default: no.
+  virtual bool fits_layers_together() const { return false; }
 };
 
 /// Every policy of this build, in registry order.

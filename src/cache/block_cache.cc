@@ -157,9 +157,11 @@ Result<RecallFit> BlockCache::fit_params(const char* call, const ConstTensorView
                    .scale = scale_};
 }
 
-Status BlockCache::prepare_index(const ConstTensorView& queries, LayerFit* layer, Stream& stream) {
+Status BlockCache::prepare_index(const ConstTensorView& queries, const ConstTensorView& value_gram, LayerFit* layer,
+                                 Stream& stream) {
   if (index_ == nullptr || layer == nullptr) return {};
   VESTIGE_ASSIGN(RecallFit fit, fit_params("prepare_fit", queries));
+  fit.value_gram = value_gram;
   fit.layer = layer;
   return index_->prepare_fit(fit, stream);
 }

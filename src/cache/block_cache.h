@@ -61,8 +61,9 @@ class BlockCache final : public LayerCache {
                     LayerFit* layer) override {
     return guarded([&] { return fit_index(queries, value_gram, layer, stream); });
   }
-  Status prepare_fit(const ConstTensorView& queries, Stream& stream, LayerFit* layer) override {
-    return guarded([&] { return prepare_index(queries, layer, stream); });
+  Status prepare_fit(const ConstTensorView& queries, Stream& stream, const ConstTensorView& value_gram,
+                     LayerFit* layer) override {
+    return guarded([&] { return prepare_index(queries, value_gram, layer, stream); });
   }
   Status attend(const ConstTensorView& q, const TensorView& out, const TensorView& lse, StepRecord* record,
                 Stream& stream) override {
@@ -98,7 +99,8 @@ class BlockCache final : public LayerCache {
   Status select_anew(Stream& stream);
   /// @param call for messages
   Result<RecallFit> fit_params(const char* call, const ConstTensorView& queries) const;
-  Status prepare_index(const ConstTensorView& queries, LayerFit* layer, Stream& stream);
+  Status prepare_index(const ConstTensorView& queries, const ConstTensorView& value_gram, LayerFit* layer,
+                       Stream& stream);
   Status fit_index(const ConstTensorView& queries, const ConstTensorView& value_gram, LayerFit* layer, Stream& stream);
   Status attend_parts(const ConstTensorView& q, const TensorView& out, const TensorView& lse, StepRecord* record,
                       Stream& stream);

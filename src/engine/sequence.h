@@ -9,6 +9,7 @@
 
 #include "base/guarded.h"
 #include "engine/query_store.h"
+#include "engine/stream_energy.h"
 #include "vestige/engine.h"
 #include "vestige/ops/matmul.h"
 
@@ -77,9 +78,8 @@ class Sequence final : public Context {
   Status repeat_chunk(int64_t begin, int64_t end, int64_t* n_observed);
   Status observe(const std::vector<QueryStore>& queries, int64_t begin, int64_t end, int64_t position);
   Status fit_recall();
-  /// One half of the fit of cache i, over the document's last n tokens.
-  Status prepare_cache(size_t i, int64_t n, LayerFit* layer);
-  Status fit_cache(size_t i, int64_t n, LayerFit* layer);
+  /// One half of the fit of cache i, over the document's last n tokens: LayerCache::prepare_fit, or fit_recall.
+  Status fit_cache(size_t i, int64_t n, bool prepare, LayerFit* together);
   /// Queries of the last n tokens as cache i sees them. @param memory takes them
   Result<ConstTensorView> last_queries(size_t i, int64_t n, Buffer* memory);
   /// Tokens, counted from the end of the document, whose queries the policy wants.
@@ -99,6 +99,7 @@ class Sequence final : public Context {
   int64_t n_observed_ = 0;  ///< tokens whose queries the policy's scorer wants
   /// One a layer, or null; shared with forks, and constant once finished.
   std::shared_ptr<std::vector<QueryStore>> queries_;
+  StreamEnergy energy_;         ///< of the tokens read, where the policy has an index
   int64_t observed_until_ = 0;  ///< document tokens that settle() is through with
   int64_t n_repeated_ = 0;      ///< tokens of the repeat pass observed so far
   std::vector<int32_t> tokens_;

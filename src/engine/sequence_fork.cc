@@ -62,34 +62,33 @@ Result<ConstTensorView> Sequence::last_queries(size_t i, int64_t n, Buffer* memo
   return ConstTensorView(absorbed);
 }
 
-Status Sequence::prepare_cache(size_t i, int64_t n, LayerFit* layer) {
-  Buffer memory;
-  VESTIGE_ASSIGN(const ConstTensorView queries, last_queries(i, n, &memory));
-  VESTIGE_TRY(caches_[i]->prepare_fit(queries, engine_.stream(), layer));
-  return engine_.stream().synchronize();
-}
-
-Status Sequence::fit_cache(size_t i, int64_t n, LayerFit* layer) {
+Status Sequence::fit_cache(size_t i, int64_t n, bool prepare, LayerFit* together) {
   Buffer memory;
   VESTIGE_ASSIGN(const ConstTensorView queries, last_queries(i, n, &memory));
   const int64_t d_content = caches_[i]->layout().d_content;
   VESTIGE_ASSIGN(const Buffer gram_memory, Buffer::create(static_cast<size_t>(d_content * d_content) * sizeof(float)));
   const TensorView gram(gram_memory.data(), DType::kF32, {d_content, d_content});
   VESTIGE_TRY(engine_.model().value_gram(i, gram, engine_.stream()));
-  VESTIGE_TRY(caches_[i]->fit_recall(queries, engine_.stream(), gram, layer));
+  const CacheLayer& layer = engine_.model().info().cache_layers[i];
+  const float unit = energy_.unit(layer.layer);
+  for (int64_t j = 0; j < d_content * d_content; ++j) gram.as<float>()[j] *= unit;
+  VESTIGE_TRY(prepare ? caches_[i]->prepare_fit(queries, engine_.stream(), gram, together)
+                      : caches_[i]->fit_recall(queries, engine_.stream(), gram, together));
   return engine_.stream().synchronize();
 }
 
-// Layer by layer, so that rows which are dropped make room before the next layer takes memory.
+// Group by group, so that rows which are dropped make room before the next group takes memory.
 Status Sequence::fit_recall() {
   if (!has_index_) return {};
   const int64_t n = std::min(n_tokens(), kFitTokens);
   const std::vector<CacheLayer>& layers = engine_.model().info().cache_layers;
   for (size_t begin = 0, end = 0; begin < caches_.size(); begin = end) {
-    while (end < caches_.size() && layers[end].layer == layers[begin].layer) ++end;
-    const std::unique_ptr<LayerFit> together = caches_[begin]->policy().create_layer_fit();
-    for (size_t i = begin; together != nullptr && i < end; ++i) VESTIGE_TRY(prepare_cache(i, n, together.get()));
-    for (size_t i = begin; i < end; ++i) VESTIGE_TRY(fit_cache(i, n, together.get()));
+    const CachePolicy& policy = caches_[begin]->policy();
+    const bool all = policy.fits_layers_together();
+    while (end < caches_.size() && (all || layers[end].layer == layers[begin].layer)) ++end;
+    const std::unique_ptr<LayerFit> together = policy.create_layer_fit();
+    for (size_t i = begin; together != nullptr && i < end; ++i) VESTIGE_TRY(fit_cache(i, n, true, together.get()));
+    for (size_t i = begin; i < end; ++i) VESTIGE_TRY(fit_cache(i, n, false, together.get()));
   }
   return {};
 }
@@ -136,6 +135,7 @@ Status Sequence::copy_from(const Sequence& from) {
   VESTIGE_TRY(from.state_->save("", state));
   VESTIGE_TRY(state_->load("", state));
   tokens_ = from.tokens_;
+  energy_ = from.energy_;
   last_hidden_ = from.last_hidden_;
   n_computed_ = n_document_ = from.n_computed_;
   ended_ = true;

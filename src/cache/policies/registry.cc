@@ -18,6 +18,7 @@
   X(quest)                  \
   X(arkvale)                \
   X(anchor)                 \
+  X(klt)                    \
   X(vestige)
 
 namespace vestige {

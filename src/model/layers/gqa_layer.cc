@@ -200,14 +200,29 @@ Status GqaLayer::absorb(const ConstTensorView& q, const TensorView& absorbed) co
   return {};
 }
 
-Status GqaLayer::value_gram(const TensorView& gram) const {
-  const int64_t d = dims_.d_head;
+Status GqaLayer::value_gram(int64_t kv, const TensorView& gram, Stream& stream) const {
+  const int64_t d = dims_.d_head, h_q = dims_.h_q(), n_in = dims_.n_heads * d, d_model = dims_.d_model;
   if (gram.dtype != DType::kF32 || gram.rank != 2 || gram.dim(0) != d || gram.dim(1) != d || !gram.contiguous()) {
     return invalid_argument("value_gram: gram is %s, want [%lld, %lld] F32", describe(gram).c_str(),
                             static_cast<long long>(d), static_cast<long long>(d));
   }
-  std::fill_n(gram.as<float>(), d * d, 0.0f);
-  for (int64_t i = 0; i < d; ++i) gram.as<float>()[i * (d + 1)] = static_cast<float>(dims_.h_q());
+  // Columns of W_O, however it is stored: what unit vectors become.
+  std::vector<float> unit(static_cast<size_t>(h_q * d * n_in)), columns_of_o(static_cast<size_t>(h_q * d * d_model));
+  for (int64_t i = 0; i < h_q * d; ++i) unit[static_cast<size_t>(i * n_in + kv * h_q * d + i)] = 1.0f;
+  VESTIGE_TRY(linear({unit.data(), DType::kF32, {h_q * d, n_in}}, o_,
+                     TensorView(columns_of_o.data(), DType::kF32, {h_q * d, d_model}), stream));
+  VESTIGE_TRY(stream.synchronize());
+  for (int64_t i = 0; i < d; ++i) {
+    for (int64_t j = 0; j <= i; ++j) {
+      double sum = 0;
+      for (int64_t g = 0; g < h_q; ++g) {
+        const float* a = columns_of_o.data() + (g * d + i) * d_model;
+        const float* b = columns_of_o.data() + (g * d + j) * d_model;
+        for (int64_t k = 0; k < d_model; ++k) sum += double(a[k]) * double(b[k]);
+      }
+      gram.as<float>()[i * d + j] = gram.as<float>()[j * d + i] = static_cast<float>(sum);
+    }
+  }
   return {};
 }
 

@@ -42,8 +42,8 @@ class GqaLayer {
                 StepRecord* record, const LayerRun& run) const;
   /// [n, h_q, d_head] -> [n, h_q, d_row]: zeros, then the query (turned already).
   Status absorb(const ConstTensorView& q, const TensorView& absorbed) const;
-  /// Model::value_gram: h_q heads read the content as it is.
-  Status value_gram(const TensorView& gram) const;
+  /// Model::value_gram of key-value head kv.
+  Status value_gram(int64_t kv, const TensorView& gram, Stream& stream) const;
 
  private:
   /// What the tokens' queries, keys and values are computed into.

@@ -40,8 +40,8 @@ int64_t row_index_bytes(int64_t n);
 /// Squared error of b bits on a Gaussian of unit variance, b from 0 to kMaxBits: Lloyd-Max.
 double distortion(int32_t bits);
 
-/// Every bit that takes at least `price` of squared error away for each byte it costs, and every coefficient that pays for
-/// its basis vector. Bits that fill a row's last byte are given to what gains most.
+/// Every bit that takes at least `price` of squared error away for each byte it costs, and every coefficient that pays
+/// for its basis vector. Bits that fill a row's last byte are given to what gains most.
 BitPlan plan_bits(const ClassVariance& variance, double price);
 
 /// The lowest price, to a factor of 1 + 1e-6, at which the plans of all heads together take at most `budget` bytes.

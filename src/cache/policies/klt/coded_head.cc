@@ -51,16 +51,16 @@ uint8_t tune_range(const std::vector<float>& values, int32_t bits) {
 }
 
 /// Coefficient j of up to kTuned rows of class c, evenly among them.
-std::vector<float> sample(const std::vector<float>& t, int64_t d, const std::vector<std::vector<int64_t>>& rows, size_t c,
-                          int64_t j) {
+std::vector<float> sample(const std::vector<float>& t, int64_t d, const std::vector<std::vector<int64_t>>& rows,
+                          size_t c, int64_t j) {
   const auto n = static_cast<int64_t>(rows[c].size()), step = std::max<int64_t>(1, n / kTuned);
   std::vector<float> out;
   for (int64_t i = 0; i < n; i += step) out.push_back(t[static_cast<size_t>(rows[c][static_cast<size_t>(i)] * d + j)]);
   return out;
 }
 
-CodedSide make_side(const SideTransform& transform, const std::array<std::vector<uint8_t>, kClasses>& bits, int64_t rank,
-                    int64_t d, const std::vector<float>& t, const RowClasses& classes) {
+CodedSide make_side(const SideTransform& transform, const std::array<std::vector<uint8_t>, kClasses>& bits,
+                    int64_t rank, int64_t d, const std::vector<float>& t, const RowClasses& classes) {
   CodedSide out;
   out.rank = rank;
   out.mean = transform.mean;
@@ -101,7 +101,8 @@ void index_rows(const std::vector<uint8_t>& of_row, CodedHead* head) {
   head->run_start.clear();
   std::array<int32_t, kClasses> seen = {};
   for (size_t i = 0; i < n; ++i) {
-    if (i % static_cast<size_t>(kPlaneRun) == 0) head->run_start.insert(head->run_start.end(), seen.begin(), seen.end());
+    if (i % static_cast<size_t>(kPlaneRun) == 0)
+      head->run_start.insert(head->run_start.end(), seen.begin(), seen.end());
     head->row_class[i / 4] |= static_cast<uint8_t>(of_row[i] << (i % 4 * 2));
     ++seen[of_row[i]];
   }
@@ -127,7 +128,8 @@ std::vector<double> gram_factor(const CodedSide& side, int64_t d) {
   for (int64_t i = 0; i < r; ++i) {
     for (int64_t j = 0; j <= i; ++j) {
       double sum = 0;
-      for (int64_t k = 0; k < d; ++k) sum += double(side.basis[size_t(i * d + k)]) * double(side.basis[size_t(j * d + k)]);
+      for (int64_t k = 0; k < d; ++k)
+        sum += double(side.basis[size_t(i * d + k)]) * double(side.basis[size_t(j * d + k)]);
       sum *= double(side.basis_scale[size_t(i)]) * double(side.basis_scale[size_t(j)]);
       if (i == j) sum *= 1 + 1e-9;
       for (int64_t k = 0; k < j; ++k) sum -= l[size_t(i * r + k)] * l[size_t(j * r + k)];
@@ -174,7 +176,7 @@ std::array<int64_t, kClasses> class_begins(const CodedHead& head) {
 }  // namespace
 
 PlaneSide CodedSide::view(int64_t d) const {
-  return {.basis = table(basis, DType::kI8, {rank, d}),
+  return {.basis = table(basis, DType::kU8, {rank, d}),
           .basis_scale = table(basis_scale, DType::kF32, {rank}),
           .mean = table(mean, DType::kF32, {d}),
           .n_planes = table(n_planes, DType::kI32, {kClasses, kMaxBits}),
@@ -199,16 +201,19 @@ int64_t CodedHead::row_bytes(size_t c) const {
 }
 
 int64_t CodedHead::n_bytes() const {
-  return table_bytes(d, side[0].rank, side[1].rank) + static_cast<int64_t>(row_class.size() + 4 * run_start.size() + codes.size());
+  return table_bytes(d, side[0].rank, side[1].rank) +
+         static_cast<int64_t>(row_class.size() + 4 * run_start.size() + codes.size());
 }
 
-Result<CodedHead> code_head(const HeadTransform& transform, const BitPlan& plan, const HeadRows& coded, Stream& stream) {
+Result<CodedHead> code_head(const HeadTransform& transform, const BitPlan& plan, const HeadRows& coded,
+                            Stream& stream) {
   CodedHead head;
   head.d = coded.d;
   head.limits = transform.classes.limits;
   std::vector<float> t[2];
   for (size_t s = 0; s < 2; ++s) {
-    VESTIGE_ASSIGN(t[s], coefficients_of(s == 0 ? coded.key : coded.value, coded.n, coded.d, transform.side[s], stream));
+    VESTIGE_ASSIGN(t[s],
+                   coefficients_of(s == 0 ? coded.key : coded.value, coded.n, coded.d, transform.side[s], stream));
     head.side[s] = make_side(transform.side[s], plan.of_side[s], plan.rank[s], coded.d, t[s], transform.classes);
     head.unit[s] = static_cast<float>(transform.side[s].unit);
   }
@@ -227,7 +232,8 @@ Status CodedHead::append(const HeadRows& rows, Stream& stream) {
   for (size_t s = 0; s < 2; ++s) {
     t[s] = nearest_coefficients(side[s], s == 0 ? rows.key : rows.value, rows.n, d);
     for (size_t i = 0; i < t[s].size(); ++i) {
-      energy[i / static_cast<size_t>(std::max<int64_t>(1, side[s].rank))] += double(unit[s]) * double(t[s][i]) * double(t[s][i]);
+      energy[i / static_cast<size_t>(std::max<int64_t>(1, side[s].rank))] +=
+          double(unit[s]) * double(t[s][i]) * double(t[s][i]);
     }
   }
   std::vector<uint8_t> of_row;
@@ -275,8 +281,7 @@ Status CodedHead::check(const std::string& name) const {
   std::array<int32_t, kClasses> seen = {};
   int64_t bytes = 0;
   for (int64_t i = 0; i < n_rows; ++i) {
-    if (i % kPlaneRun == 0 &&
-        !std::equal(seen.begin(), seen.end(), run_start.begin() + i / kPlaneRun * kClasses)) {
+    if (i % kPlaneRun == 0 && !std::equal(seen.begin(), seen.end(), run_start.begin() + i / kPlaneRun * kClasses)) {
       return bad("run starts and row classes disagree");
     }
     ++seen[class_at(i)];

@@ -23,11 +23,11 @@ struct CodedSide {
 
 struct CodedHead {
   int64_t d = 0, n_rows = 0;
-  CodedSide side[2];  ///< key, value
+  CodedSide side[2];                            ///< key, value
   std::array<float, kClasses - 1> limits = {};  ///< of energy: least of classes 1, 2, ...
   float unit[2] = {1, 1};                       ///< energy of a unit of squared coefficient, by side
-  std::vector<uint8_t> row_class;  ///< two bits a row
-  std::vector<int32_t> run_start;  ///< [runs, kClasses]
+  std::vector<uint8_t> row_class;               ///< two bits a row
+  std::vector<int32_t> run_start;               ///< [runs, kClasses]
   std::vector<uint8_t> codes;
 
   PlaneRows view() const;

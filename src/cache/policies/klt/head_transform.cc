@@ -37,7 +37,8 @@ TransformMoments moments_of(const std::vector<float>& x, int64_t n, int64_t d) {
 void add_energy(const std::vector<float>& t, int64_t n, int64_t d, double unit, std::vector<double>* energy) {
   for (int64_t i = 0; i < n; ++i) {
     double sum = 0;
-    for (int64_t j = 0; j < d; ++j) sum += double(t[static_cast<size_t>(i * d + j)]) * double(t[static_cast<size_t>(i * d + j)]);
+    for (int64_t j = 0; j < d; ++j)
+      sum += double(t[static_cast<size_t>(i * d + j)]) * double(t[static_cast<size_t>(i * d + j)]);
     (*energy)[static_cast<size_t>(i)] += unit * sum;
   }
 }

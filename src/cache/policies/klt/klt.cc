@@ -1,5 +1,5 @@
-// Every closed row attended by a transform code of unequal bits; the bytes of a sequence are spread over its layers, heads,
-// sides, rows and coefficients by one price. As built: docs/policies/klt.md.
+// Every closed row attended by a transform code of unequal bits; the bytes of a sequence are spread over its layers,
+// heads, sides, rows and coefficients by one price. As built: docs/policies/klt.md.
 
 #include <algorithm>
 
@@ -29,7 +29,7 @@ class KltPolicy final : public ConfiguredPolicy {
     if (config().ratio == 1) return nullptr;
     return std::make_unique<klt::SharedBudget>();
   }
-  bool shares_fit_over_layers() const override { return true; }
+  bool fits_layers_together() const override { return true; }
 
  private:
   klt::IndexSettings settings_;

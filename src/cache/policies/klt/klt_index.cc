@@ -154,9 +154,8 @@ Status KltIndex::recall(const RecallStep& step, Stream& stream) {
 
 Status KltIndex::attend_codes(const RecallStep& step, const CodedPart& part, Stream& stream) {
   const int64_t h = step.q.dim(1);
-  ConstTensorView q = step.q.reshape({h, 2 * d()});
-  q.data = step.q.as<float>() + d();
-  q.shape[1] = d();
+  ConstTensorView q(step.q.as<float>() + d(), DType::kF32, {h, d()});
+  q.stride[0] = 2 * d();
   // No bound is known.
   for (int64_t i = 0; i < 3 * h; ++i) {
     part.error.as<float>()[i] = i % 3 == 2 ? 0.0f : std::numeric_limits<float>::infinity();

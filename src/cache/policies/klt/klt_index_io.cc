@@ -34,9 +34,10 @@ Status load_side(const std::string& name, const TensorSource& source, int64_t d,
   VESTIGE_TRY(take(source, name + "planes", DType::kI32, kClasses, kMaxBits, &side->n_planes));
   // The rank is that of the widest class.
   for (size_t c = 0; c < kClasses; ++c) side->rank = std::max<int64_t>(side->rank, side->n_planes[c * kMaxBits]);
-  if (side->rank > d) return data_loss("%splanes: %lld coefficients, want at most %lld", name.c_str(),
-                                       static_cast<long long>(side->rank), static_cast<long long>(d));
-  VESTIGE_TRY(take(source, name + "basis", DType::kI8, side->rank, d, &side->basis));
+  if (side->rank > d)
+    return data_loss("%splanes: %lld coefficients, want at most %lld", name.c_str(), static_cast<long long>(side->rank),
+                     static_cast<long long>(d));
+  VESTIGE_TRY(take(source, name + "basis", DType::kU8, side->rank, d, &side->basis));
   VESTIGE_TRY(take(source, name + "basis_scale", DType::kF32, 1, side->rank, &side->basis_scale));
   return take(source, name + "range", DType::kU8, kClasses, side->rank, &side->range);
 }
@@ -53,7 +54,7 @@ Status KltIndex::save(const std::string& prefix, TensorSink& sink) const {
     const std::string name = prefix + kSide[s];
     VESTIGE_TRY(put(sink, name + "mean", side.mean, DType::kF32, 1, d()));
     VESTIGE_TRY(put(sink, name + "planes", side.n_planes, DType::kI32, kClasses, kMaxBits));
-    VESTIGE_TRY(put(sink, name + "basis", side.basis, DType::kI8, side.rank, d()));
+    VESTIGE_TRY(put(sink, name + "basis", side.basis, DType::kU8, side.rank, d()));
     VESTIGE_TRY(put(sink, name + "basis_scale", side.basis_scale, DType::kF32, 1, side.rank));
     VESTIGE_TRY(put(sink, name + "range", side.range, DType::kU8, kClasses, side.rank));
   }
@@ -61,7 +62,8 @@ Status KltIndex::save(const std::string& prefix, TensorSink& sink) const {
   VESTIGE_TRY(sink.put(prefix + "klt_unit", ConstTensorView(head_.unit, DType::kF32, {2})));
   const auto size = [](const auto& x) { return static_cast<int64_t>(x.size()); };
   VESTIGE_TRY(put(sink, prefix + "klt_class", head_.row_class, DType::kU8, 1, size(head_.row_class)));
-  VESTIGE_TRY(put(sink, prefix + "klt_start", head_.run_start, DType::kI32, size(head_.run_start) / kClasses, kClasses));
+  VESTIGE_TRY(
+      put(sink, prefix + "klt_start", head_.run_start, DType::kI32, size(head_.run_start) / kClasses, kClasses));
   return put(sink, prefix + "klt_codes", head_.codes, DType::kU8, 1, size(head_.codes));
 }
 

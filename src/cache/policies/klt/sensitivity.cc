@@ -84,10 +84,9 @@ class Observer {
     for (int64_t g = 0; g < h; ++g) normalise(g, n_seen);
     const ConstTensorView columns(columns_.data(), DType::kF32, {d + 1, n});
     VESTIGE_TRY(ops::matmul({.x = scores, .w = columns, .out = {y_.data(), DType::kF32, {h, d + 1}}}, stream));
-    VESTIGE_TRY(ops::matmul({.x = {squares_.data(), DType::kF32, {h, n}},
-                             .w = columns,
-                             .out = {y2_.data(), DType::kF32, {h, d + 1}}},
-                            stream));
+    VESTIGE_TRY(ops::matmul(
+        {.x = {squares_.data(), DType::kF32, {h, n}}, .w = columns, .out = {y2_.data(), DType::kF32, {h, d + 1}}},
+        stream));
     VESTIGE_TRY(stream.synchronize());
     for (int64_t g = 0; g < h; ++g) (*out)[static_cast<size_t>(g)] = weigh(g, n_seen);
     return {};
@@ -190,13 +189,13 @@ Result<Sensitivity> measure_sensitivity(const RecallFit& fit, const HeadRows& ro
       of_value += w.of_value;
     }
   }
-  const double energy = fit.stream_energy > 0 ? fit.stream_energy : 1.0;
-  const double of_key = key_weight * double(fit.scale) * double(fit.scale) / (double(n) * energy);
+  const double of_key = key_weight * double(fit.scale) * double(fit.scale) / double(n);
   for (double& x : out.key) x *= of_key;
   for (int64_t i = 0; i < d; ++i) {
     for (int64_t j = 0; j < d; ++j) {
-      const double gram = fit.value_gram.empty() ? (i == j ? double(h) : 0.0) : double(fit.value_gram.as<float>()[i * d + j]);
-      out.value[static_cast<size_t>(i * d + j)] = gram * of_value / (double(n * h) * energy);
+      const double gram =
+          fit.value_gram.empty() ? (i == j ? double(h) : 0.0) : double(fit.value_gram.as<float>()[i * d + j]);
+      out.value[static_cast<size_t>(i * d + j)] = gram * of_value / double(n * h);
     }
   }
   return out;
