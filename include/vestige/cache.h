@@ -85,8 +85,13 @@ class LayerCache {
   /// Fits the recall index to the prompt's last queries; a no-op for policies without one.
   /// @param queries [n, h_q, d_row] f32 absorbed; the last query is that of the last row.
   /// @param value_gram [d_content, d_content] f32 or empty: RecallFit::value_gram
+  /// @param layer null, or what prepare_fit() of this and the layer's other caches was given; it outlives their fits
   /// @return Unsupported if rows are dropped
-  virtual Status fit_recall(const ConstTensorView& queries, Stream& stream, const ConstTensorView& value_gram = {}) = 0;
+  virtual Status fit_recall(const ConstTensorView& queries, Stream& stream, const ConstTensorView& value_gram = {},
+                            LayerFit* layer = nullptr) = 0;
+  /// For policies whose caches of a layer are fitted together (CachePolicy::create_layer_fit): called for each of them,
+  /// in the order of heads, before fit_recall() of any, with the same queries. A no-op for others.
+  virtual Status prepare_fit(const ConstTensorView& queries, Stream& stream, LayerFit* layer) = 0;
 
   /// One decode step: attention of q [1, h_q, d_row] over kept, tail and recalled rows.
   /// @param out [1, h_q, d_content] f32. @param lse [1, h_q] f32 or empty. @param record added to, may be null.

@@ -62,6 +62,13 @@ class TensorSource {
   virtual Result<ConstTensorView> get(const std::string& name, DType dtype, std::vector<int64_t> shape) const = 0;
 };
 
+/// What the caches of one layer (grouped queries: one a key-value head) share while their indexes are fitted together,
+/// a budget say. The policy's own; nobody else looks inside.
+class LayerFit {
+ public:
+  virtual ~LayerFit() = default;
+};
+
 /// What a recall index is fitted to, at the end of a prefill.
 struct RecallFit {
   ConstTensorView queries;        ///< [n, h, d_row] f32: absorbed queries of the prompt's last n tokens
@@ -72,6 +79,8 @@ struct RecallFit {
   float scale = 1.0f;
   /// [d_content, d_content] f32: what a change of content does to the heads' values, sum of W_UV^T W_UV; may be empty.
   ConstTensorView value_gram = {};
+  /// Of the caches fitted together; null: this one is fitted by itself.
+  LayerFit* layer = nullptr;
 };
 
 /// A block that closed after rows were dropped (RecallIndex::replaces_rows), and what is left of the exact rows.
@@ -117,6 +126,9 @@ struct RecallStep {
 class RecallIndex {
  public:
   virtual ~RecallIndex() = default;
+  /// First half of a fit() together with the layer's other caches: called for each of them, in the order of heads, with
+  /// fit.layer set, before the fit() of any; the same is handed to fit() then. Changes nothing else. Default: nothing.
+  virtual Status prepare_fit(const RecallFit& fit, Stream& stream);
   /// Builds everything anew from the prompt's own queries. May be called again.
   virtual Status fit(const RecallFit& fit, Stream& stream) = 0;
   /// Adds the rows from the last one indexed up to n_closed, all closed, with what the last fit() set. Which rows are
@@ -188,6 +200,8 @@ class CachePolicy {
   /// Null: rows that are not kept stay out for good.
   /// @param rotation of the layer's keys
   virtual std::unique_ptr<RecallIndex> create_index(const RowLayout& layout, const KeyRotation& rotation = {}) const;
+  /// For one fit of a layer. Null: its caches are fitted each by itself.
+  virtual std::unique_ptr<LayerFit> create_layer_fit() const;
 };
 
 /// Every policy of this build, in registry order.

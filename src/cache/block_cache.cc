@@ -141,23 +141,36 @@ Status BlockCache::select_anew(Stream& stream) {
   return {};
 }
 
-Status BlockCache::fit_index(const ConstTensorView& queries, const ConstTensorView& value_gram, Stream& stream) {
-  if (index_ == nullptr) return {};
-  VESTIGE_TRY(check_rows_there("fit_recall"));
+Result<RecallFit> BlockCache::fit_params(const char* call, const ConstTensorView& queries) const {
+  VESTIGE_TRY(check_rows_there(call));
   const int64_t n = queries.dim(0);
-  VESTIGE_TRY(check_shape("fit_recall: queries", queries, {n, h_q_, layout_.d_row()}));
+  VESTIGE_TRY(check_shape((std::string(call) + ": queries").c_str(), queries, {n, h_q_, layout_.d_row()}));
   if (n < 1 || n > rows_.n_rows()) {
-    return invalid_argument("fit_recall: %lld queries, want 1 to %lld (rows in the cache)", static_cast<long long>(n),
+    return invalid_argument("%s: %lld queries, want 1 to %lld (rows in the cache)", call, static_cast<long long>(n),
                             static_cast<long long>(rows_.n_rows()));
   }
-  VESTIGE_TRY(index_->fit({.queries = queries,
-                           .first_position = rows_.n_rows() - n,
-                           .rows = pages(),
-                           .n_closed = rows_.n_closed(),
-                           .kept = kept_.mask(),
-                           .scale = scale_,
-                           .value_gram = value_gram},
-                          stream));
+  return RecallFit{.queries = queries,
+                   .first_position = rows_.n_rows() - n,
+                   .rows = pages(),
+                   .n_closed = rows_.n_closed(),
+                   .kept = kept_.mask(),
+                   .scale = scale_};
+}
+
+Status BlockCache::prepare_index(const ConstTensorView& queries, LayerFit* layer, Stream& stream) {
+  if (index_ == nullptr || layer == nullptr) return {};
+  VESTIGE_ASSIGN(RecallFit fit, fit_params("prepare_fit", queries));
+  fit.layer = layer;
+  return index_->prepare_fit(fit, stream);
+}
+
+Status BlockCache::fit_index(const ConstTensorView& queries, const ConstTensorView& value_gram, LayerFit* layer,
+                             Stream& stream) {
+  if (index_ == nullptr) return {};
+  VESTIGE_ASSIGN(RecallFit fit, fit_params("fit_recall", queries));
+  fit.value_gram = value_gram;
+  fit.layer = layer;
+  VESTIGE_TRY(index_->fit(fit, stream));
   return drop_replaced();
 }
 

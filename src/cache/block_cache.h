@@ -57,8 +57,12 @@ class BlockCache final : public LayerCache {
   Status rescore(Stream& stream) override {
     return guarded([&] { return select_anew(stream); });
   }
-  Status fit_recall(const ConstTensorView& queries, Stream& stream, const ConstTensorView& value_gram) override {
-    return guarded([&] { return fit_index(queries, value_gram, stream); });
+  Status fit_recall(const ConstTensorView& queries, Stream& stream, const ConstTensorView& value_gram,
+                    LayerFit* layer) override {
+    return guarded([&] { return fit_index(queries, value_gram, layer, stream); });
+  }
+  Status prepare_fit(const ConstTensorView& queries, Stream& stream, LayerFit* layer) override {
+    return guarded([&] { return prepare_index(queries, layer, stream); });
   }
   Status attend(const ConstTensorView& q, const TensorView& out, const TensorView& lse, StepRecord* record,
                 Stream& stream) override {
@@ -92,7 +96,10 @@ class BlockCache final : public LayerCache {
   Status append_parts(const ConstTensorView& content, const ConstTensorView& branch, Stream& stream);
   Status score_queries(const ConstTensorView& queries, int64_t first_position, Stream& stream);
   Status select_anew(Stream& stream);
-  Status fit_index(const ConstTensorView& queries, const ConstTensorView& value_gram, Stream& stream);
+  /// @param call for messages
+  Result<RecallFit> fit_params(const char* call, const ConstTensorView& queries) const;
+  Status prepare_index(const ConstTensorView& queries, LayerFit* layer, Stream& stream);
+  Status fit_index(const ConstTensorView& queries, const ConstTensorView& value_gram, LayerFit* layer, Stream& stream);
   Status attend_parts(const ConstTensorView& q, const TensorView& out, const TensorView& lse, StepRecord* record,
                       Stream& stream);
   Status save_parts(const std::string& prefix, TensorSink& sink) const;

@@ -20,6 +20,10 @@ std::unique_ptr<PromptScorer> CachePolicy::create_scorer(const RowLayout&, int32
 
 std::unique_ptr<RecallIndex> CachePolicy::create_index(const RowLayout&, const KeyRotation&) const { return nullptr; }
 
+std::unique_ptr<LayerFit> CachePolicy::create_layer_fit() const { return nullptr; }
+
+Status RecallIndex::prepare_fit(const RecallFit&, Stream&) { return {}; }
+
 Status RecallIndex::attend_codes(const RecallStep&, const CodedPart&, Stream&) {
   return internal_error("this recall index attends no codes");
 }

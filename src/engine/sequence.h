@@ -77,6 +77,11 @@ class Sequence final : public Context {
   Status repeat_chunk(int64_t begin, int64_t end, int64_t* n_observed);
   Status observe(const std::vector<QueryStore>& queries, int64_t begin, int64_t end, int64_t position);
   Status fit_recall();
+  /// One half of the fit of cache i, over the document's last n tokens.
+  Status prepare_cache(size_t i, int64_t n, LayerFit* layer);
+  Status fit_cache(size_t i, int64_t n, LayerFit* layer);
+  /// Queries of the last n tokens as cache i sees them. @param memory takes them
+  Result<ConstTensorView> last_queries(size_t i, int64_t n, Buffer* memory);
   /// Tokens, counted from the end of the document, whose queries the policy wants.
   int64_t n_queries_wanted() const;
   Status save_parts(TensorSink& sink) const;

@@ -54,21 +54,42 @@ Status Sequence::settle(const ProgressFn& progress) {
   return {};
 }
 
+Result<ConstTensorView> Sequence::last_queries(size_t i, int64_t n, Buffer* memory) {
+  const int64_t h_q = caches_[i]->h_q(), d_row = caches_[i]->layout().d_row();
+  VESTIGE_ASSIGN(*memory, Buffer::create(static_cast<size_t>(n * h_q * d_row) * sizeof(float)));
+  const TensorView absorbed(memory->data(), DType::kF32, {n, h_q, d_row});
+  VESTIGE_TRY((*queries_)[i].absorb(engine_.model(), i, n_tokens() - n, absorbed, engine_.stream()));
+  return ConstTensorView(absorbed);
+}
+
+Status Sequence::prepare_cache(size_t i, int64_t n, LayerFit* layer) {
+  Buffer memory;
+  VESTIGE_ASSIGN(const ConstTensorView queries, last_queries(i, n, &memory));
+  VESTIGE_TRY(caches_[i]->prepare_fit(queries, engine_.stream(), layer));
+  return engine_.stream().synchronize();
+}
+
+Status Sequence::fit_cache(size_t i, int64_t n, LayerFit* layer) {
+  Buffer memory;
+  VESTIGE_ASSIGN(const ConstTensorView queries, last_queries(i, n, &memory));
+  const int64_t d_content = caches_[i]->layout().d_content;
+  VESTIGE_ASSIGN(const Buffer gram_memory, Buffer::create(static_cast<size_t>(d_content * d_content) * sizeof(float)));
+  const TensorView gram(gram_memory.data(), DType::kF32, {d_content, d_content});
+  VESTIGE_TRY(engine_.model().value_gram(i, gram, engine_.stream()));
+  VESTIGE_TRY(caches_[i]->fit_recall(queries, engine_.stream(), gram, layer));
+  return engine_.stream().synchronize();
+}
+
+// Layer by layer, so that rows which are dropped make room before the next layer takes memory.
 Status Sequence::fit_recall() {
   if (!has_index_) return {};
   const int64_t n = std::min(n_tokens(), kFitTokens);
-  for (size_t i = 0; i < caches_.size(); ++i) {
-    const int64_t h_q = caches_[i]->h_q(), d_row = caches_[i]->layout().d_row();
-    const int64_t d_content = caches_[i]->layout().d_content;
-    VESTIGE_ASSIGN(const Buffer memory, Buffer::create(static_cast<size_t>(n * h_q * d_row) * sizeof(float)));
-    const TensorView absorbed(memory.data(), DType::kF32, {n, h_q, d_row});
-    VESTIGE_TRY((*queries_)[i].absorb(engine_.model(), i, n_tokens() - n, absorbed, engine_.stream()));
-    VESTIGE_ASSIGN(const Buffer gram_memory,
-                   Buffer::create(static_cast<size_t>(d_content * d_content) * sizeof(float)));
-    const TensorView gram(gram_memory.data(), DType::kF32, {d_content, d_content});
-    VESTIGE_TRY(engine_.model().value_gram(i, gram, engine_.stream()));
-    VESTIGE_TRY(caches_[i]->fit_recall(absorbed, engine_.stream(), gram));
-    VESTIGE_TRY(engine_.stream().synchronize());
+  const std::vector<CacheLayer>& layers = engine_.model().info().cache_layers;
+  for (size_t begin = 0, end = 0; begin < caches_.size(); begin = end) {
+    while (end < caches_.size() && layers[end].layer == layers[begin].layer) ++end;
+    const std::unique_ptr<LayerFit> together = caches_[begin]->policy().create_layer_fit();
+    for (size_t i = begin; together != nullptr && i < end; ++i) VESTIGE_TRY(prepare_cache(i, n, together.get()));
+    for (size_t i = begin; i < end; ++i) VESTIGE_TRY(fit_cache(i, n, together.get()));
   }
   return {};
 }

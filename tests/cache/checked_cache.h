@@ -83,8 +83,12 @@ class CheckedCache final : public LayerCache {
     return inner_->observe(queries, first, stream);
   }
   Status rescore(Stream& stream) override { return inner_->rescore(stream); }
-  Status fit_recall(const ConstTensorView& queries, Stream& stream, const ConstTensorView& value_gram) override {
-    VESTIGE_TRY(inner_->fit_recall(queries, stream, value_gram));
+  Status prepare_fit(const ConstTensorView& queries, Stream& stream, LayerFit* layer) override {
+    return inner_->prepare_fit(queries, stream, layer);
+  }
+  Status fit_recall(const ConstTensorView& queries, Stream& stream, const ConstTensorView& value_gram,
+                    LayerFit* layer) override {
+    VESTIGE_TRY(inner_->fit_recall(queries, stream, value_gram, layer));
     const std::vector<uint8_t> kept = kept_mask();
     return twin_->fit({.queries = queries,
                        .first_position = n_rows() - queries.dim(0),
