@@ -117,7 +117,11 @@ Status BlockCache::append_parts(const ConstTensorView& content, const ConstTenso
 Status BlockCache::score_queries(const ConstTensorView& queries, int64_t first_position, Stream& stream) {
   if (scorer_ == nullptr) scorer_ = policy_->create_scorer(layout_, h_q_);
   if (scorer_ == nullptr) return {};
-  VESTIGE_TRY(check_rows_there("observe"));
+  const Status there = check_rows_there("observe");
+  if (!there.ok()) {
+    scorer_ = nullptr;
+    return there;
+  }
   const int64_t n = queries.dim(0);
   VESTIGE_TRY(check_shape("observe: queries", queries, {n, h_q_, layout_.d_row()}));
   if (n < 1 || first_position < 0) {

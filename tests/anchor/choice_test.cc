@@ -141,12 +141,10 @@ TEST(PickResiduals, PooledByGainPerByte) {
   key[9] = 68;
   value[9] = 35;  // the gain a byte of key 3: keys first
   value[1] = 34.9f;
-  const PooledPick pick =
-      pick_pooled(std::vector<SideUtility>{{key, none}}, std::vector<SideUtility>{{value, none}}, *plan);
+  const ResidualPick pick = pick_pooled(std::vector<SideUtility>{{key, none}}, std::vector<SideUtility>{{value, none}},
+                                        *plan, plan->budget_bytes - plan->base_bytes());
   EXPECT_EQ(pick.key[0][0], (1u << 3) | (1u << 9));
   EXPECT_EQ(pick.value[0][0], 1u << 9);
-  EXPECT_EQ(pick.n_key, 2);
-  EXPECT_EQ(pick.n_value, 1);
 }
 
 }  // namespace

@@ -334,6 +334,19 @@ TEST_P(PolicyTest, ObservationPicksTheRows) {
   EXPECT_TRUE(saved(*c).tensors == once.tensors);
 }
 
+TEST_P(PolicyTest, LayerOfOneCacheIsFittedByItself) {
+  auto s = stream();
+  auto alone = cache(), together = cache();
+  const auto layer = together->policy().create_layer_fit();
+  if (layer == nullptr) return;
+  for (LayerCache* c : {alone.get(), together.get()}) append_in_chunks(*c, 3 * block() + 17, 50, *s);
+  finish_reading(*alone, *s);
+  const ConstTensorView q(queries_.data(), DType::kF32, {16, shape().h_q, layout().d_row()});
+  VESTIGE_ASSERT_OK(together->prepare_fit(q, *s, layer.get()));
+  VESTIGE_ASSERT_OK(together->fit_recall(q, *s, {}, layer.get()));
+  EXPECT_TRUE(saved(*together).tensors == saved(*alone).tensors);
+}
+
 INSTANTIATE_TEST_SUITE_P(All, PolicyTest, ::testing::ValuesIn(cases()),
                          [](const auto& test) { return test.param.name; });
 

@@ -105,7 +105,7 @@ inline Result<Checks> certify_run(const Model& model, const Tokenizer& tokenizer
     const ConstTensorView q(queries[i].data(), DType::kF32, {n_queries[i], h, width[i]});
     VESTIGE_TRY(model.absorb(i, q, out, stream));
     VESTIGE_TRY(model.value_gram(i, of, stream));
-    VESTIGE_TRY(caches[i]->fit_recall(out, stream, of));
+    VESTIGE_TRY(caches[i]->fit_recall(out, stream, of, nullptr));
   }
   p.prefill = false;
   p.query_tap = nullptr;

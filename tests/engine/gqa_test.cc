@@ -1,6 +1,8 @@
 // Contexts of a model with grouped-query attention: one cache a key-value head. What holds for latent attention holds
 // here under every policy: files, forks, cuts and growth do not change a byte.
 
+#include "base/safetensors.h"
+#include "cache/policies/anchor/anchor_index.h"
 #include "tests/engine/tiny_engine.h"
 
 namespace vestige {
@@ -162,6 +164,39 @@ TEST(AnchorContext, DropsRows) {
   EXPECT_EQ((*grown)->n_tokens(), 850);
   EXPECT_EQ(logits_of(**grown), logits_of(**fed));
   EXPECT_EQ(bytes_of(**grown, "b.vctx"), bytes_of(**fed, "c.vctx"));
+}
+
+// The file is codes, sinks, window and tail, to the byte; and the codes of a layer are what the heads' plans add up to.
+TEST(AnchorContext, FileBytesAreThoseOfTheCodes) {
+  const auto engine = testing::make_engine(std::string(VESTIGE_SOURCE_DIR) + "/models/nano-gqa");
+  ASSERT_NE(engine, nullptr);
+  testing::ScratchFolder folder;
+  const auto context = read_all(*engine, small_blocks("anchor"), some_tokens(530));
+  ASSERT_TRUE(context->save(folder.file("a.vctx"), {}).ok());
+  int64_t n_rows = 0, n_codes = 0, layer_codes = 0;
+  const int64_t n_anchors = anchor::segment_settings({.ratio = 8}, 512 - 36, 64)->n_anchors;
+  const auto plan = anchor::plan_bytes(
+      {.n_tokens = 512 - 36, .window = 0, .n_anchors = n_anchors, .n_heads = 1, .d = 64}, anchor::lean_layout(32), 8);
+  ASSERT_TRUE(plan.ok());
+  for (size_t i = 0; i < context->caches().size(); ++i) {
+    const LayerCache::Bytes b = context->caches()[i]->bytes();
+    n_codes += b.codes;
+    n_rows += b.kept_arena + b.scores + 18 * 256 + 24 + 8 + 1 + 4 + 40;  // counts, dropped, ready, norm, sizes
+    layer_codes = (i % 2 == 0 ? 0 : layer_codes) + b.codes;
+    if (i % 2 == 1) {
+      EXPECT_EQ(layer_codes, 2 * plan->total_bytes());
+    }
+  }
+  const auto file = SafetensorsFile::open(folder.file("a.vctx"));
+  ASSERT_TRUE(file.ok());
+  int64_t in_layers = 0, in_codes = 0;
+  for (const SafetensorsEntry& t : file->tensors()) {
+    if (!t.name.starts_with("layers.")) continue;
+    in_layers += static_cast<int64_t>(t.n_bytes);
+    if (t.name.find(".anchor0_") != std::string::npos) in_codes += static_cast<int64_t>(t.n_bytes);
+  }
+  EXPECT_EQ(in_codes, n_codes);
+  EXPECT_EQ(in_layers, n_codes + n_rows);
 }
 
 // A document of less than a block is read on densely, and coded once it is long enough.

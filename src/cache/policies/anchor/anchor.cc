@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "cache/policies/anchor/anchor_index.h"
+#include "cache/policies/anchor/layer_ranking.h"
 #include "cache/policies/anchor/utility.h"
 #include "cache/policies/settings.h"
 
@@ -28,6 +29,10 @@ class AnchorPolicy final : public ConfiguredPolicy {
   std::unique_ptr<RecallIndex> create_index(const RowLayout& layout, const KeyRotation& rotation) const override {
     if (config().ratio == 1) return nullptr;
     return std::make_unique<anchor::AnchorIndex>(layout, rotation, settings_);
+  }
+  std::unique_ptr<LayerFit> create_layer_fit() const override {
+    if (config().ratio == 1 || !settings_.whole_layer) return nullptr;
+    return std::make_unique<anchor::LayerRanking>(settings_.pooled);
   }
 
  private:
@@ -53,11 +58,13 @@ Result<anchor::IndexSettings> read_settings(const PolicyConfig& config) {
   VESTIGE_ASSIGN(const int32_t utility, whole_setting(config, "utility"));
   VESTIGE_ASSIGN(const int32_t layout, whole_setting(config, "layout"));
   VESTIGE_ASSIGN(const int32_t pooled, whole_setting(config, "pooled"));
+  VESTIGE_ASSIGN(const int32_t budget, whole_setting(config, "budget"));
   VESTIGE_ASSIGN(s.n_anchors, whole_setting(config, "n_anchors"));
   VESTIGE_ASSIGN(s.window, whole_setting(config, "window"));
   s.utility = utility_names()[static_cast<size_t>(utility)];
   s.lean = layout == 0;
   s.pooled = pooled == 1;
+  s.whole_layer = budget == 0;
   s.rho = config.settings.at("rho");
   const int64_t most = config.block_rows - s.window - kFewestRows;
   if (s.n_sinks > most) {
@@ -88,7 +95,7 @@ Status check_layout(const RowLayout& layout, const anchor::IndexSettings& s) {
 PolicyInfo anchor_info() {
   return {"anchor",
           "attends every row by a code: its nearest anchor, a coefficient and, for some, a residual of 2 bits",
-          "AnchorKV, arXiv:2608.02901, a key-value head at a time",
+          "AnchorKV, arXiv:2608.02901",
           {
               choice("utility", utility_names(), "which rows get a residual; query_free takes no weights of queries"),
               choice("layout", {"lean", "paper"}, "bytes of a code's parts: ours, or those of the paper's Table 1"),
@@ -96,6 +103,8 @@ PolicyInfo anchor_info() {
                "anchors of what is coded at a time; 0 = one for 128 rows, 32 at least, for half of the bytes at most"},
               {"window", 32, 0, 32, "last closed rows, kept exact beyond the ratio"},
               {"rho", 0.7, 0, 1, "share of the anchors by score; the rest is drawn"},
+              choice("budget", {"layer", "head"},
+                     "residuals of the document: the best of all heads of a layer, or of each head"),
               choice("pooled", {"off", "on"}, "residuals of keys and values: half each, or in one ranking by byte"),
           }};
 }

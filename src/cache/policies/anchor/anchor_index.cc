@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "cache/left_rows.h"
 #include "cache/policies/anchor/draw.h"
+#include "cache/policies/anchor/layer_ranking.h"
 
 namespace vestige::anchor {
 
@@ -83,65 +85,97 @@ Result<float> AnchorIndex::norm_over(const ClosedBlock& rows, int64_t begin, int
   return static_cast<float>(std::sqrt(most) * (1 + 1e-6));
 }
 
-Result<AnchorIndex::Segment> AnchorIndex::code_rows(const ClosedBlock& rows, int64_t first, int64_t end, int64_t n_rows,
-                                                    const RecallFit* fit, Stream& stream) const {
+void AnchorIndex::add_queries(const RecallFit& fit, Gathered* to) const {
+  const int64_t n_queries = fit.queries.dim(0), h = fit.queries.dim(1);
+  for (int64_t i = std::max<int64_t>(0, n_queries - kObserved); i < n_queries; ++i) {
+    const int64_t position = fit.first_position + i - to->first;
+    for (int64_t g = 0; g < h && position >= 0; ++g) {
+      const float* from = fit.queries.as<float>() + (i * h + g) * 2 * d() + d();
+      to->q.insert(to->q.end(), from, from + d());
+      to->q_positions.push_back(static_cast<int32_t>(position));
+    }
+  }
+  turn_back(to->q.data(), static_cast<int64_t>(to->q_positions.size()), to->first, 0);
+  to->tokens.scale = fit.scale;
+}
+
+// No queries: any direction alike. Where all pairs are turned, query_free sees a query by its pairs' energy alone.
+void AnchorIndex::add_directions(Gathered* to) const {
+  const int64_t d = this->d(), n = to->head.key.dim(0);
+  const bool one = 2 * static_cast<int64_t>(rotation_.frequencies.size()) == d;
+  to->q.assign(static_cast<size_t>(one ? d : d * d), one ? 1.0f : 0.0f);
+  for (int64_t j = 0; j < d && !one; ++j) to->q[static_cast<size_t>(j * d + j)] = 1.0f;
+  to->q_positions.assign(static_cast<size_t>(one ? 1 : d), static_cast<int32_t>(n - 1));
+  if (to->settings.utility != "random") to->settings.utility = "query_free";
+  to->settings.rho = 0;
+  to->settings.pooled = false;
+}
+
+Result<std::unique_ptr<AnchorIndex::Gathered>> AnchorIndex::gather(const ClosedBlock& rows, int64_t first, int64_t end,
+                                                                   int64_t n_rows, const RecallFit* fit) const {
   const int64_t n = n_rows - first, d = this->d();
-  std::vector<float> row(static_cast<size_t>(2 * d)), key(static_cast<size_t>(n * d)), value(key.size());
+  auto to = std::make_unique<Gathered>();
+  to->first = first;
+  to->key.resize(static_cast<size_t>(n * d));
+  to->value.resize(to->key.size());
+  std::vector<float> row(static_cast<size_t>(2 * d));
   for (int64_t t = 0; t < n; ++t) {
     VESTIGE_TRY(load_left_row(rows, first + t, row.data()));
-    std::copy_n(row.data(), d, value.data() + t * d);
-    std::copy_n(row.data() + d, d, key.data() + t * d);
+    std::copy_n(row.data(), d, to->value.data() + t * d);
+    std::copy_n(row.data() + d, d, to->key.data() + t * d);
   }
-  turn_back(key.data(), n, first, 1);
-  VESTIGE_ASSIGN(CodeSettings settings, segment_settings(settings_, end - first, d));
-  settings.seed = mix(settings_.seed) ^ static_cast<uint64_t>(first);
-  std::vector<float> q;
-  std::vector<int32_t> positions;
-  if (fit != nullptr) {
-    const int64_t n_queries = fit->queries.dim(0), h = fit->queries.dim(1);
-    for (int64_t i = std::max<int64_t>(0, n_queries - kObserved); i < n_queries; ++i) {
-      const int64_t position = fit->first_position + i - first;
-      for (int64_t g = 0; g < h && position >= 0; ++g) {
-        const float* from = fit->queries.as<float>() + (i * h + g) * 2 * d + d;
-        q.insert(q.end(), from, from + d);
-        positions.push_back(static_cast<int32_t>(position));
-      }
-    }
-    turn_back(q.data(), static_cast<int64_t>(positions.size()), first, 0);
-  } else {
-    // No queries: any direction alike. Where all pairs are turned, query_free sees a query by its pairs' energy alone.
-    const bool one = 2 * static_cast<int64_t>(rotation_.frequencies.size()) == d;
-    q.assign(static_cast<size_t>(one ? d : d * d), one ? 1.0f : 0.0f);
-    for (int64_t j = 0; j < d && !one; ++j) q[static_cast<size_t>(j * d + j)] = 1.0f;
-    positions.assign(static_cast<size_t>(one ? 1 : d), static_cast<int32_t>(n - 1));
-    if (settings.utility != "random") settings.utility = "query_free";
-    settings.rho = 0;
-    settings.pooled = false;
-  }
-  const auto m = static_cast<int64_t>(positions.size());
-  const HeadTokens head = {
-      {key.data(), DType::kF32, {n, d}}, {value.data(), DType::kF32, {n, d}}, {q.data(), DType::kF32, {m, d}}};
-  const LayerTokens tokens = {.heads = {&head, 1},
-                              .q_positions = {positions.data(), DType::kI32, {m}},
-                              .frequencies = frequencies(),
-                              .interleaved = rotation_.interleaved,
-                              .scale = fit != nullptr ? fit->scale : 1.0f,
-                              .n_tokens = end - first};
-  Segment segment;
-  segment.first = first;
-  VESTIGE_ASSIGN(segment.code, code_layer(tokens, settings, stream));
-  segment.code.value.slot.shrink_to_fit();
-  return segment;
+  turn_back(to->key.data(), n, first, 1);
+  VESTIGE_ASSIGN(to->settings, segment_settings(settings_, end - first, d));
+  to->settings.seed = mix(settings_.seed) ^ static_cast<uint64_t>(first);
+  to->head = {.key = {to->key.data(), DType::kF32, {n, d}}, .value = {to->value.data(), DType::kF32, {n, d}}, .q = {}};
+  to->tokens = {.heads = {&to->head, 1},
+                .q_positions = {},
+                .frequencies = frequencies(),
+                .interleaved = rotation_.interleaved,
+                .n_tokens = end - first};
+  fit != nullptr ? add_queries(*fit, to.get()) : add_directions(to.get());
+  const auto m = static_cast<int64_t>(to->q_positions.size());
+  to->head.q = {to->q.data(), DType::kF32, {m, d}};
+  to->tokens.q_positions = {to->q_positions.data(), DType::kI32, {m}};
+  return to;
+}
+
+Result<std::unique_ptr<AnchorIndex::Gathered>> AnchorIndex::gather_all(const RecallFit& fit) const {
+  return gather(whole(fit.rows), settings_.n_sinks, fit.n_closed - settings_.window, fit.rows.n_rows, &fit);
+}
+
+Status AnchorIndex::prepare_fit(const RecallFit& fit, Stream& stream) {
+  prepared_ = {};
+  auto* ranking = dynamic_cast<LayerRanking*>(fit.layer);
+  if (ranking == nullptr) return internal_error("prepare_fit: what the layer shares is not of policy anchor");
+  if (fit.n_closed == 0) return {};
+  VESTIGE_ASSIGN(const auto rows, gather_all(fit));
+  VESTIGE_ASSIGN(prepared_.bare, code_bare(rows->tokens, rows->settings, stream));
+  prepared_.head = ranking->add(prepared_.bare);
+  prepared_.layer = ranking;
+  return {};
+}
+
+Result<CodedLayer> AnchorIndex::code_all(const RecallFit& fit, const Gathered& rows, Stream& stream) {
+  if (fit.layer == nullptr) return code_layer(rows.tokens, rows.settings, stream);
+  auto* ranking = dynamic_cast<LayerRanking*>(fit.layer);
+  if (ranking == nullptr || prepared_.layer != fit.layer)
+    return internal_error("fit: prepare_fit() did not come first");
+  const ResidualPick pick = ranking->take(prepared_.head);
+  Prepared prepared = std::exchange(prepared_, {});
+  return add_residuals(std::move(prepared.bare), rows.tokens, pick, stream);
 }
 
 Status AnchorIndex::fit(const RecallFit& fit, Stream& stream) {
   std::vector<Segment> segments;
   int64_t n_coded = settings_.n_sinks;
   if (fit.n_closed > 0) {
-    const int64_t end = fit.n_closed - settings_.window;
-    VESTIGE_ASSIGN(Segment segment, code_rows(whole(fit.rows), n_coded, end, fit.rows.n_rows, &fit, stream));
-    segments.push_back(std::move(segment));
-    n_coded = end;
+    VESTIGE_ASSIGN(const auto rows, gather_all(fit));
+    Segment& segment = segments.emplace_back();
+    segment.first = rows->first;
+    VESTIGE_ASSIGN(segment.code, code_all(fit, *rows, stream));
+    segment.code.value.slot.shrink_to_fit();
+    n_coded = fit.n_closed - settings_.window;
   }
   VESTIGE_ASSIGN(const float norm, norm_over(whole(fit.rows), 0, fit.n_closed));
   max_norm_ = norm;
@@ -154,7 +188,11 @@ Status AnchorIndex::fit(const RecallFit& fit, Stream& stream) {
 
 Status AnchorIndex::add_block(const ClosedBlock& rows, int64_t n_closed, Stream& stream) {
   const int64_t end = n_closed - settings_.window;
-  VESTIGE_ASSIGN(Segment segment, code_rows(rows, n_coded_, end, end, nullptr, stream));
+  VESTIGE_ASSIGN(const auto gathered, gather(rows, n_coded_, end, end, nullptr));
+  Segment segment;
+  segment.first = n_coded_;
+  VESTIGE_ASSIGN(segment.code, code_layer(gathered->tokens, gathered->settings, stream));
+  segment.code.value.slot.shrink_to_fit();
   VESTIGE_ASSIGN(const float norm, norm_over(rows, n_closed_, n_closed));
   segments_.push_back(std::move(segment));
   max_norm_ = std::max(max_norm_, norm);

@@ -4,6 +4,7 @@
 // that are kept (sinks and the window, by their place) are in no segment, so that no row is attended twice.
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,6 +23,7 @@ struct IndexSettings {
   int64_t n_anchors = 0;  ///< of a segment; 0 = one for 128 rows and 32 at least, for half of the bytes at most
   double rho = 0.7;
   bool pooled = false;
+  bool whole_layer = true;  ///< residuals of a fit: the best of all heads of the layer, else of each head
   std::string utility = "query_free";
   uint64_t seed = 0;
   bool operator==(const IndexSettings&) const = default;
@@ -40,6 +42,7 @@ class AnchorIndex final : public RecallIndex {
   AnchorIndex(const RowLayout& layout, KeyRotation rotation, const IndexSettings& settings)
       : layout_(layout), rotation_(std::move(rotation)), settings_(settings), n_coded_(settings.n_sinks) {}
 
+  Status prepare_fit(const RecallFit& fit, Stream& stream) override;
   Status fit(const RecallFit& fit, Stream& stream) override;
   Status extend(const RowPages& rows, int64_t n_closed, Stream& stream) override;
   Status recall(const RecallStep& step, Stream& stream) override;
@@ -60,14 +63,34 @@ class AnchorIndex final : public RecallIndex {
     CodedLayer code;
     int64_t n() const { return code.plan.shape.n_coded(); }
   };
+  /// Rows on their way to a segment, as floats, keys turned back.
+  struct Gathered {
+    int64_t first = 0;
+    std::vector<float> key, value, q;
+    std::vector<int32_t> q_positions;
+    HeadTokens head;
+    LayerTokens tokens;  ///< views of the above
+    CodeSettings settings;
+  };
+  /// Between prepare_fit() and fit().
+  struct Prepared {
+    LayerFit* layer = nullptr;
+    int64_t head = 0;
+    BareLayer bare;
+  };
   int64_t d() const { return layout_.d_content; }
   ConstTensorView frequencies() const {
     const auto n = static_cast<int64_t>(rotation_.frequencies.size());
     return n == 0 ? ConstTensorView() : ConstTensorView(rotation_.frequencies.data(), DType::kF32, {n});
   }
-  /// Rows [first, end) as a segment; those up to n_rows the queries see too. @param fit null: no queries
-  Result<Segment> code_rows(const ClosedBlock& rows, int64_t first, int64_t end, int64_t n_rows, const RecallFit* fit,
-                            Stream& stream) const;
+  /// Rows [first, end), and those up to n_rows, which the queries see too. @param fit null: no queries
+  Result<std::unique_ptr<Gathered>> gather(const ClosedBlock& rows, int64_t first, int64_t end, int64_t n_rows,
+                                           const RecallFit* fit) const;
+  /// What fit() codes.
+  Result<std::unique_ptr<Gathered>> gather_all(const RecallFit& fit) const;
+  void add_queries(const RecallFit& fit, Gathered* to) const;
+  void add_directions(Gathered* to) const;
+  Result<CodedLayer> code_all(const RecallFit& fit, const Gathered& rows, Stream& stream);
   Status check_kept(std::span<const int32_t> ids, int64_t n_closed);
   Status add_block(const ClosedBlock& rows, int64_t n_closed, Stream& stream);
   Result<float> norm_over(const ClosedBlock& rows, int64_t begin, int64_t end) const;
@@ -84,6 +107,7 @@ class AnchorIndex final : public RecallIndex {
   int64_t n_closed_ = 0, n_coded_;  ///< rows up to n_coded_ are sinks or coded
   int64_t n_checked_ = -1;          ///< closed rows when kept and coded rows were last held against each other
   float max_norm_ = 0;
+  Prepared prepared_;
   std::vector<float> q_, part_, lse_;  // of a step
 };
 

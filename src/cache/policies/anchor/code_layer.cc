@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -9,7 +10,6 @@
 #include "cache/policies/anchor/choose_anchors.h"
 #include "cache/policies/anchor/draw.h"
 #include "cache/policies/anchor/observe.h"
-#include "cache/policies/anchor/pick_residuals.h"
 #include "cache/policies/anchor/utility.h"
 
 namespace vestige::anchor {
@@ -19,14 +19,11 @@ namespace {
 constexpr int64_t kPool = 7;  // the paper's kernel
 
 /// One layer on its way.
-struct Job {
+struct Job : BareLayer {
   const LayerTokens& tokens;
   const CodeSettings& settings;
   const UtilityRule& rule;
-  CodedLayer layer;
-  std::vector<std::vector<int32_t>> anchors;                   // of each head: positions, window included
-  std::vector<std::vector<uint8_t>> is_anchor;                 // [h][n]
-  std::vector<std::vector<float>> key_utility, value_utility;  // [h][n]
+  std::vector<std::vector<int32_t>> anchors;  // of each head: positions, window included
 
   const LayerShape& shape() const { return layer.plan.shape; }
 };
@@ -125,11 +122,11 @@ Status assign(Job* job, int64_t h, bool is_key, Stream& stream) {
 }
 
 /// What index and gamma as stored leave of the coded tokens, [n, d].
-std::vector<float> residuals(const Job& job, int64_t h, bool is_key) {
-  const CodedSide& side = is_key ? job.layer.key : job.layer.value;
-  const AnchoredSide view = side.view(job.layer.plan, h);
-  const ConstTensorView& x = side_of(job.tokens.heads[static_cast<size_t>(h)], is_key);
-  const int64_t n = job.shape().n_coded(), d = job.shape().d;
+std::vector<float> residuals(const CodedLayer& layer, const LayerTokens& tokens, int64_t h, bool is_key) {
+  const CodedSide& side = is_key ? layer.key : layer.value;
+  const AnchoredSide view = side.view(layer.plan, h);
+  const ConstTensorView& x = side_of(tokens.heads[static_cast<size_t>(h)], is_key);
+  const int64_t n = layer.plan.shape.n_coded(), d = layer.plan.shape.d;
   std::vector<float> r(static_cast<size_t>(n * d));
   for (int64_t t = 0; t < n; ++t) {
     const float gamma = load_gamma(view.gamma, t);
@@ -197,7 +194,8 @@ Status rank(Job* job, int64_t h, const Observed& seen, Stream& stream) {
           static_cast<double>(n);
     }
   }
-  const std::vector<float> key_residual = residuals(*job, h, true), value_residual = residuals(*job, h, false);
+  const std::vector<float> key_residual = residuals(job->layer, job->tokens, h, true),
+                           value_residual = residuals(job->layer, job->tokens, h, false);
   for (int64_t t = 0; t < n; ++t) {
     double square = 0;
     for (int64_t j = 0; j < d; ++j)
@@ -253,14 +251,15 @@ Status code_head(Job* job, int64_t h, Stream& stream) {
 }
 
 /// Masks, prefixes, offsets, codes, scales, slots and bounds of one side.
-Status write_residuals(Job* job, bool is_key, const std::vector<std::vector<uint64_t>>& masks, Stream& stream) {
-  const LayerShape& s = job->shape();
-  const CodeLayout& l = job->layer.plan.layout;
-  CodedSide& side = is_key ? job->layer.key : job->layer.value;
+Status write_residuals(CodedLayer* layer, const LayerTokens& tokens, bool is_key,
+                       const std::vector<std::vector<uint64_t>>& masks, Stream& stream) {
+  const LayerShape& s = layer->plan.shape;
+  const CodeLayout& l = layer->plan.layout;
+  CodedSide& side = is_key ? layer->key : layer->value;
   const int64_t row_bytes = s.d * l.bits / 8;
   int32_t total = 0;
   for (int64_t h = 0; h < s.n_heads; ++h) {
-    std::vector<float> r = residuals(*job, h, is_key);
+    std::vector<float> r = residuals(*layer, tokens, h, is_key);
     std::vector<float> chosen;
     int32_t count = 0;
     for (int64_t w = 0; w < s.n_words(); ++w) {
@@ -280,7 +279,7 @@ Status write_residuals(Job* job, bool is_key, const std::vector<std::vector<uint
     const DType scale_dtype = l.scale_bytes == 2 ? DType::kF16 : DType::kF32;
     VESTIGE_TRY(ops::encode_rotated({.x = {chosen.data(), DType::kF32, {count, s.d}},
                                      .bits = l.bits,
-                                     .seed = job->layer.rotation_seed,
+                                     .seed = layer->rotation_seed,
                                      .codes = {side.codes.data() + total * row_bytes, DType::kU8, {count, row_bytes}},
                                      .scale = {side.scale.data() + total * l.scale_bytes, scale_dtype, {count}}},
                                     stream));
@@ -291,15 +290,15 @@ Status write_residuals(Job* job, bool is_key, const std::vector<std::vector<uint
 }
 
 /// || token - coded token ||, rounded up to the grid.
-Status write_bounds(Job* job, bool is_key, Stream& stream) {
-  const LayerShape& s = job->shape();
-  CodedSide& side = is_key ? job->layer.key : job->layer.value;
+Status write_bounds(CodedLayer* layer, const LayerTokens& tokens, bool is_key, Stream& stream) {
+  const LayerShape& s = layer->plan.shape;
+  CodedSide& side = is_key ? layer->key : layer->value;
   if (side.bound.empty()) return {};
   std::vector<float> coded(static_cast<size_t>(s.n_coded() * s.d));
   std::vector<double> row(static_cast<size_t>(s.d));
   for (int64_t h = 0; h < s.n_heads; ++h) {
-    const ConstTensorView& x = side_of(job->tokens.heads[static_cast<size_t>(h)], is_key);
-    VESTIGE_TRY(decode_side(job->layer, side, h, {coded.data(), DType::kF32, {s.n_coded(), s.d}}, stream));
+    const ConstTensorView& x = side_of(tokens.heads[static_cast<size_t>(h)], is_key);
+    VESTIGE_TRY(decode_side(*layer, side, h, {coded.data(), DType::kF32, {s.n_coded(), s.d}}, stream));
     for (int64_t t = 0; t < s.n_coded(); ++t) {
       double square = 0;
       for (int64_t j = 0; j < s.d; ++j) {
@@ -314,31 +313,45 @@ Status write_bounds(Job* job, bool is_key, Stream& stream) {
   return {};
 }
 
-Status choose_residuals(Job* job, Stream& stream) {
-  BytePlan& plan = job->layer.plan;
-  std::vector<SideUtility> keys, values;
-  for (size_t h = 0; h < job->is_anchor.size(); ++h) {
-    keys.push_back({job->key_utility[h], job->is_anchor[h]});
-    values.push_back({job->value_utility[h], job->is_anchor[h]});
+int64_t count(const std::vector<std::vector<uint64_t>>& masks) {
+  int64_t n = 0;
+  for (const auto& mask : masks) {
+    for (const uint64_t word : mask) n += std::popcount(word);
   }
-  PooledPick pick;
-  if (job->settings.pooled) {
-    pick = pick_pooled(keys, values, plan);
-    plan.n_key = pick.n_key;
-    plan.n_value = pick.n_value;
-  } else {
-    pick.key = pick_residuals(keys, plan.n_key);
-    pick.value = pick_residuals(values, plan.n_value);
-  }
-  VESTIGE_TRY(write_residuals(job, true, pick.key, stream));
-  VESTIGE_TRY(write_residuals(job, false, pick.value, stream));
-  VESTIGE_TRY(write_bounds(job, true, stream));
-  return write_bounds(job, false, stream);
+  return n;
 }
 
 }  // namespace
 
+ResidualPick pick_own(const BareLayer& bare, bool pooled) {
+  const BytePlan& plan = bare.layer.plan;
+  std::vector<SideUtility> keys, values;
+  for (size_t h = 0; h < bare.is_anchor.size(); ++h) {
+    keys.push_back({bare.key_utility[h], bare.is_anchor[h]});
+    values.push_back({bare.value_utility[h], bare.is_anchor[h]});
+  }
+  if (pooled) return pick_pooled(keys, values, plan, plan.budget_bytes - plan.base_bytes());
+  return {pick_residuals(keys, plan.n_key), pick_residuals(values, plan.n_value)};
+}
+
+Result<CodedLayer> add_residuals(BareLayer bare, const LayerTokens& tokens, const ResidualPick& pick, Stream& stream) {
+  CodedLayer& layer = bare.layer;
+  layer.plan.n_key = count(pick.key);
+  layer.plan.n_value = count(pick.value);
+  VESTIGE_TRY(write_residuals(&layer, tokens, true, pick.key, stream));
+  VESTIGE_TRY(write_residuals(&layer, tokens, false, pick.value, stream));
+  VESTIGE_TRY(write_bounds(&layer, tokens, true, stream));
+  VESTIGE_TRY(write_bounds(&layer, tokens, false, stream));
+  return std::move(layer);
+}
+
 Result<CodedLayer> code_layer(const LayerTokens& tokens, const CodeSettings& settings, Stream& stream) {
+  VESTIGE_ASSIGN(BareLayer bare, code_bare(tokens, settings, stream));
+  const ResidualPick pick = pick_own(bare, settings.pooled);
+  return add_residuals(std::move(bare), tokens, pick, stream);
+}
+
+Result<BareLayer> code_bare(const LayerTokens& tokens, const CodeSettings& settings, Stream& stream) {
   VESTIGE_TRY(check_tokens(tokens));
   VESTIGE_ASSIGN(const UtilityRule* const rule, find_utility(settings.utility));
   const int64_t n_rows = tokens.heads[0].key.dim(0), n_tokens = tokens.n_tokens > 0 ? tokens.n_tokens : n_rows;
@@ -352,20 +365,12 @@ Result<CodedLayer> code_layer(const LayerTokens& tokens, const CodeSettings& set
       .n_anchors = settings.n_anchors > 0 ? settings.n_anchors : default_anchors(n_tokens, settings.window),
       .n_heads = static_cast<int64_t>(tokens.heads.size()),
       .d = tokens.heads[0].key.dim(1)};
-  Job job = {.tokens = tokens,
-             .settings = settings,
-             .rule = *rule,
-             .layer = {},
-             .anchors = {},
-             .is_anchor = {},
-             .key_utility = {},
-             .value_utility = {}};
+  Job job = {{}, tokens, settings, *rule, {}};
   VESTIGE_ASSIGN(job.layer.plan, plan_bytes(shape, settings.layout, settings.ratio));
   job.layer.rotation_seed = settings.rotation_seed;
   take_arrays(&job.layer);
   for (int64_t h = 0; h < shape.n_heads; ++h) VESTIGE_TRY(code_head(&job, h, stream));
-  VESTIGE_TRY(choose_residuals(&job, stream));
-  return std::move(job.layer);
+  return BareLayer(std::move(job));
 }
 
 }  // namespace vestige::anchor

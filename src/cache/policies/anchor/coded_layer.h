@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cache/policies/anchor/byte_plan.h"
+#include "cache/policies/anchor/pick_residuals.h"
 #include "vestige/device.h"
 #include "vestige/ops.h"
 
@@ -75,6 +76,20 @@ struct CodeSettings {
 /// Codes all tokens before the window. Same bytes for any number of threads.
 /// @return InvalidArgument for what plan_bytes refuses, and for shapes that disagree
 Result<CodedLayer> code_layer(const LayerTokens& tokens, const CodeSettings& settings, Stream& stream);
+
+/// The same in two halves. The first: all but the residuals, and what each of them is worth.
+struct BareLayer {
+  CodedLayer layer;                                            ///< its plan counts the residuals to come
+  std::vector<std::vector<uint8_t>> is_anchor;                 ///< [h][n]
+  std::vector<std::vector<float>> key_utility, value_utility;  ///< [h][n]
+};
+Result<BareLayer> code_bare(const LayerTokens& tokens, const CodeSettings& settings, Stream& stream);
+
+/// The residuals that settings and plan want.
+ResidualPick pick_own(const BareLayer& bare, bool pooled);
+
+/// The second half: the residuals of `pick`, which the plan then counts. @param tokens as before; queries are not read
+Result<CodedLayer> add_residuals(BareLayer bare, const LayerTokens& tokens, const ResidualPick& pick, Stream& stream);
 
 /// For a layer that comes from a file, before any op reads it.
 /// @return DataLoss unless every array has the plan's size, indices are anchors, anchor positions ascend inside the

@@ -52,18 +52,17 @@ std::vector<std::vector<uint64_t>> pick_residuals(std::span<const SideUtility> h
   return masks;
 }
 
-PooledPick pick_pooled(std::span<const SideUtility> keys, std::span<const SideUtility> values, const BytePlan& plan) {
+ResidualPick pick_pooled(std::span<const SideUtility> keys, std::span<const SideUtility> values, const BytePlan& plan,
+                         int64_t n_bytes) {
   std::vector<Candidate> all;
   add_candidates(keys, 0, plan.key_residual_bytes(), &all);
   add_candidates(values, 1, plan.value_residual_bytes(), &all);
   std::sort(all.begin(), all.end(), before);
-  PooledPick pick = {empty_masks(keys), empty_masks(values)};
-  int64_t room = plan.budget_bytes - plan.base_bytes();
+  ResidualPick pick = {empty_masks(keys), empty_masks(values)};
   for (const Candidate& c : all) {
-    room -= c.side == 0 ? plan.key_residual_bytes() : plan.value_residual_bytes();
-    if (room < 0) break;
+    n_bytes -= c.side == 0 ? plan.key_residual_bytes() : plan.value_residual_bytes();
+    if (n_bytes < 0) break;
     set(c.side == 0 ? &pick.key : &pick.value, c);
-    ++(c.side == 0 ? pick.n_key : pick.n_value);
   }
   return pick;
 }

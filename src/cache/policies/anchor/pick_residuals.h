@@ -20,13 +20,13 @@ struct SideUtility {
 /// Equal utilities: the lower head, then the lower position.
 std::vector<std::vector<uint64_t>> pick_residuals(std::span<const SideUtility> heads, int64_t n_residuals);
 
-struct PooledPick {
-  std::vector<std::vector<uint64_t>> key, value;
-  int64_t n_key = 0, n_value = 0;
+struct ResidualPick {
+  std::vector<std::vector<uint64_t>> key, value;  ///< masks, as above
 };
 
-/// Keys and values in one ranking by utility for each byte, as long as they fit into what the plan leaves beside its
-/// base. What no longer fits ends the ranking. Equal: keys first, then as above.
-PooledPick pick_pooled(std::span<const SideUtility> keys, std::span<const SideUtility> values, const BytePlan& plan);
+/// Keys and values in one ranking by utility for each byte, as long as they fit into n_bytes. What no longer fits ends
+/// the ranking. Equal: keys first, then as above. @param plan for the bytes of a residual
+ResidualPick pick_pooled(std::span<const SideUtility> keys, std::span<const SideUtility> values, const BytePlan& plan,
+                         int64_t n_bytes);
 
 }  // namespace vestige::anchor

@@ -1,0 +1,38 @@
+#pragma once
+
+// Residuals of one layer, whose key-value heads have a cache each: the best of all heads together, as AnchorKV ranks
+// them (arXiv:2608.02901, section 3.3), for the bytes that the heads' own plans add up to.
+
+#include <cstdint>
+#include <vector>
+
+#include "cache/policies/anchor/coded_layer.h"
+#include "vestige/policy.h"
+
+namespace vestige::anchor {
+
+class LayerRanking final : public LayerFit {
+ public:
+  explicit LayerRanking(bool pooled) : pooled_(pooled) {}
+
+  /// A head, in order: what its residuals are worth, and in its plan what it brings along. @param bare of one head
+  /// @return its number
+  int64_t add(const BareLayer& bare);
+  /// Masks of a head, once all are added. Equal utilities: as pick_residuals, the lower head first.
+  /// @param head a number from add()
+  ResidualPick take(int64_t head);
+
+ private:
+  struct Head {
+    BytePlan plan;
+    std::vector<uint8_t> is_anchor;
+    std::vector<float> key_utility, value_utility;
+  };
+  void rank();
+
+  bool pooled_, ranked_ = false;
+  std::vector<Head> heads_;
+  ResidualPick pick_;  ///< masks of all heads
+};
+
+}  // namespace vestige::anchor
