@@ -129,7 +129,7 @@ Status Sequence::compute_tile(int64_t n_tokens) {
       if (tapped.ok()) tapped = (*queries_)[i].add(q, n_computed_);
     };
   }
-  if (has_index_) {
+  if (queries_ != nullptr) {
     const auto n_layers = static_cast<int32_t>(engine_.model().info().n_layers);
     p.hidden_tap = [this, n_layers](int32_t layer, const ConstTensorView& x) {
       if (layer + 1 < n_layers) energy_.add(layer + 1, x);

@@ -99,7 +99,7 @@ class Sequence final : public Context {
   int64_t n_observed_ = 0;  ///< tokens whose queries the policy's scorer wants
   /// One a layer, or null; shared with forks, and constant once finished.
   std::shared_ptr<std::vector<QueryStore>> queries_;
-  StreamEnergy energy_;         ///< of the tokens read, where the policy has an index
+  StreamEnergy energy_;         ///< of the tokens read, where queries are held
   int64_t observed_until_ = 0;  ///< document tokens that settle() is through with
   int64_t n_repeated_ = 0;      ///< tokens of the repeat pass observed so far
   std::vector<int32_t> tokens_;

@@ -64,7 +64,7 @@ class LayerFitTest : public ::testing::Test {
       caches.push_back(LayerCache::create(kShape.layout, kShape.h_q, kShape.scale(), policy).value());
       EXPECT_TRUE(caches.back()->append(testing::view_rows(rows, kShape.layout, 0, kRows), *s_).ok());
     }
-    for (const auto& c : caches) EXPECT_TRUE(!together || c->prepare_fit(q, *s_, layer.get()).ok());
+    for (const auto& c : caches) EXPECT_TRUE(!together || c->prepare_fit(q, *s_, {}, layer.get()).ok());
     std::vector<MemoryStore> out;
     for (const auto& c : caches) {
       EXPECT_TRUE(c->fit_recall(q, *s_, {}, together ? layer.get() : nullptr).ok());
@@ -161,7 +161,7 @@ TEST_F(LayerFitTest, RefusesHalfAFit) {
   const ConstTensorView q(queries_.data(), DType::kF32, {40, kShape.h_q, 2 * kD});
   EXPECT_EQ(c->fit_recall(q, *s_, {}, layer.get()).code(), StatusCode::kInternal);
   EXPECT_FALSE(c->rows_dropped());
-  VESTIGE_ASSERT_OK(c->prepare_fit(q, *s_, layer.get()));
+  VESTIGE_ASSERT_OK(c->prepare_fit(q, *s_, {}, layer.get()));
   const auto another = policy->create_layer_fit();
   EXPECT_EQ(c->fit_recall(q, *s_, {}, another.get()).code(), StatusCode::kInternal);
   VESTIGE_ASSERT_OK(c->fit_recall(q, *s_, {}, layer.get()));

@@ -83,8 +83,9 @@ class CheckedCache final : public LayerCache {
     return inner_->observe(queries, first, stream);
   }
   Status rescore(Stream& stream) override { return inner_->rescore(stream); }
-  Status prepare_fit(const ConstTensorView& queries, Stream& stream, LayerFit* layer) override {
-    return inner_->prepare_fit(queries, stream, layer);
+  Status prepare_fit(const ConstTensorView& queries, Stream& stream, const ConstTensorView& value_gram,
+                     LayerFit* layer) override {
+    return inner_->prepare_fit(queries, stream, value_gram, layer);
   }
   Status fit_recall(const ConstTensorView& queries, Stream& stream, const ConstTensorView& value_gram,
                     LayerFit* layer) override {

@@ -189,7 +189,8 @@ INSTANTIATE_TEST_SUITE_P(Codecs, FailureTest,
                          ::testing::Values(FailureCase{"sketch", "ref", paper_settings({{"sketch_rank", 16}})},
                                            FailureCase{"klt", "cpu", {{"refine_bytes", 8}}},
                                            FailureCase{"through", "cpu", {{"mode", 2}}},
-                                           FailureCase{"anchor", "cpu", {}, "anchor", kCodedShape}),
+                                           FailureCase{"anchor", "cpu", {}, "anchor", kCodedShape},
+                                           FailureCase{"planes", "cpu", {}, "klt", kCodedShape}),
                          [](const auto& test) { return test.param.name; });
 
 TEST(ThrowingPolicyTest, APolicyThatThrowsIsAnInternalError) {

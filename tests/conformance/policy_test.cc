@@ -15,6 +15,9 @@ struct Case {
 
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
+/// Policies whose codes stand for the exact rows.
+bool replaces_rows(std::string_view policy) { return policy == "anchor" || policy == "klt"; }
+
 std::vector<Case> cases() {
   const std::pair<const char*, Shape> shapes[] = {
       {"small_f32", {{80, 16, DType::kF32}, 64, 3}},
@@ -26,7 +29,7 @@ std::vector<Case> cases() {
   };
   // Why a layout is left out.
   const auto refused = [](const std::string& policy, const Shape& shape) {
-    return policy == "anchor" && (shape.layout.scored_content || shape.layout.d_content != shape.layout.d_branch);
+    return replaces_rows(policy) && (shape.layout.scored_content || shape.layout.d_content != shape.layout.d_branch);
   };
   // Policies whose settings change what is stored or attended.
   const std::multimap<std::string, std::pair<const char*, std::map<std::string, double>>> more = {
@@ -43,8 +46,8 @@ std::vector<Case> cases() {
   const auto add = [&](const std::string& policy, const std::string& variant, const auto& settings) {
     for (std::string_view backend : backend_names()) {
       for (const auto& [name, shape] : shapes) {
-        if (refused(policy, shape)) continue;  // it codes keys and values of one width: RefusesLayouts in tests/anchor
-        if (policy != "anchor" && std::string_view(name) == "gqa_f32") continue;  // nothing new for the others
+        if (refused(policy, shape)) continue;  // they code keys and values of one width: RefusesLayouts
+        if (!replaces_rows(policy) && std::string_view(name) == "gqa_f32") continue;  // nothing new for the others
         // ref is slow at the model's widths, and its index is that of the plain settings.
         if (!variant.empty() && backend == "ref" && shape.layout.d_content >= 512) continue;
         all.push_back({policy, std::string(backend), policy + variant + "_" + std::string(backend) + "_" + name, shape,
@@ -216,7 +219,7 @@ TEST_P(PolicyTest, BytesEqualAllocation) {
   const LayerCache::Bytes b = c->bytes();
   const int64_t n_archived = c->n_closed() - c->n_kept();
   const bool dropped = c->rows_dropped();
-  EXPECT_EQ(dropped, GetParam().policy == "anchor");
+  EXPECT_EQ(dropped, replaces_rows(GetParam().policy));
   EXPECT_EQ(b.rows, (dropped ? 1 : 5) * block() * layout().row_bytes());
   EXPECT_EQ(b.scores, (dropped ? c->n_kept() : c->n_closed()) * 4);
   EXPECT_EQ(b.kept_arena, c->n_kept() * 4 + (dropped ? 0 : c->n_closed() + n_archived * 4) +
@@ -231,14 +234,15 @@ TEST_P(PolicyTest, BytesEqualAllocation) {
     if (std::string_view(name) == "code_transform" && n >= 1 << 20) mapped += n;
   }
   for (const auto& [name, tensor] : store.tensors) {
-    const bool coded = name.starts_with("anchor") && name != "anchor_sizes" && name != "anchor_norm";
+    const bool coded = (name.starts_with("anchor") && name != "anchor_sizes" && name != "anchor_norm") ||
+                       (name.starts_with("klt") && name != "klt_norm");
     if (coded) index += static_cast<int64_t>(tensor.bytes.size());
   }
   EXPECT_EQ(b.index, index);
   if (!kHeapIsGlibc) return;
   const auto total = static_cast<size_t>(b.rows + b.kept_arena + b.index + b.scores - mapped);
-  // Small arrays may take chunks that glibc counted as held before (its thread caches): anchor has some of those.
-  EXPECT_GE(after - before + (GetParam().policy == "anchor" ? 2048 : 0), total);
+  // Small arrays may take chunks that glibc counted as held before (its thread caches): codes have some of those.
+  EXPECT_GE(after - before + (replaces_rows(GetParam().policy) ? 2048 : 0), total);
   // Beyond it: the step's scratch (recalled ids, four parts and a merged one), page tables, the plan of a code,
   // rounding to 64 bytes.
   EXPECT_LE(after - before,
@@ -296,7 +300,7 @@ TEST_P(PolicyTest, AttendEqualsFloat64) {
       ++n_checked;
       n_with_archive += r.n_archived > 0 ? 1 : 0;
     }
-    if (c->n_closed() > 0 && GetParam().policy == "anchor") continue;  // codes: tests/anchor/anchor_index_test.cc
+    if (c->n_closed() > 0 && replaces_rows(GetParam().policy)) continue;  // codes: tests/anchor, tests/cache/klt_test.cc
     EXPECT_GE(n_checked, 4);
     EXPECT_TRUE(n_with_archive > 0 || GetParam().policy == "full");
   }
@@ -342,7 +346,7 @@ TEST_P(PolicyTest, LayerOfOneCacheIsFittedByItself) {
   for (LayerCache* c : {alone.get(), together.get()}) append_in_chunks(*c, 3 * block() + 17, 50, *s);
   finish_reading(*alone, *s);
   const ConstTensorView q(queries_.data(), DType::kF32, {16, shape().h_q, layout().d_row()});
-  VESTIGE_ASSERT_OK(together->prepare_fit(q, *s, layer.get()));
+  VESTIGE_ASSERT_OK(together->prepare_fit(q, *s, {}, layer.get()));
   VESTIGE_ASSERT_OK(together->fit_recall(q, *s, {}, layer.get()));
   EXPECT_TRUE(saved(*together).tensors == saved(*alone).tensors);
 }
@@ -388,7 +392,7 @@ TEST(PolicyConfigTest, CalibratesOnWhatTheEngineKeeps) {
 TEST(PolicyConfigTest, RefusesSettingsOutOfRange) {
   for (const PolicyInfo& info : policy_infos()) {
     RowLayout layout = {48, 16, DType::kF32};
-    if (info.name == std::string("anchor")) layout = {64, 64, DType::kF32, false};
+    if (replaces_rows(info.name)) layout = {64, 64, DType::kF32, false};
     for (const PolicySetting& setting : info.settings) {
       for (double value : {setting.min - 1, setting.max + 1, static_cast<double>(NAN)}) {
         PolicyConfig config;

@@ -123,7 +123,19 @@ TEST_F(LlamaTest, QueriesMeetTheKeysOfTheirHead) {
   EXPECT_FALSE(model->absorb(4, queries, TensorView(absorbed.data(), DType::kF32, {5, 3, 24}), *stream_).ok());
 
   ASSERT_TRUE(model->value_gram(3, TensorView(gram.data(), DType::kF32, {12, 12}), *stream_).ok());
-  for (size_t i = 0; i < 144; ++i) EXPECT_EQ(gram[i], i % 13 == 0 ? 3.0f : 0.0f);
+  // Cache 3: layer 1, key-value head 1, whose three query heads read columns 36 .. 71 of o_proj [d_model, 72].
+  const StoredTensor& o = Checkpoint::fixture("llama_tiny").tensors.at("model.layers.1.self_attn.o_proj.weight");
+  const std::vector<float> w = o.floats();
+  ASSERT_EQ(o.shape[1], 72);
+  for (size_t i = 0; i < 144; ++i) {
+    double sum = 0;
+    for (size_t row = 0; row < static_cast<size_t>(o.shape[0]); ++row) {
+      for (size_t head = 3; head < 6; ++head) {
+        sum += double(w[row * 72 + head * 12 + i / 12]) * double(w[row * 72 + head * 12 + i % 12]);
+      }
+    }
+    EXPECT_NEAR(gram[i], sum, 1e-5 * std::abs(sum) + 1e-6);
+  }
   EXPECT_FALSE(model->value_gram(3, TensorView(gram.data(), DType::kF32, {11, 12}), *stream_).ok());
 }
 
