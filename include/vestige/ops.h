@@ -11,6 +11,7 @@
 #include "vestige/ops/matmul.h"
 #include "vestige/ops/observe.h"
 #include "vestige/ops/pages.h"
+#include "vestige/ops/planes.h"
 #include "vestige/ops/recall.h"
 #include "vestige/ops/rows.h"
 
@@ -48,7 +49,9 @@
   X(encode_rotated, EncodeRotatedParams)        \
   X(decode_rotated, DecodeRotatedParams)        \
   X(nearest_anchor, NearestAnchorParams)        \
-  X(attend_anchored, AttendAnchoredParams)
+  X(attend_anchored, AttendAnchoredParams)      \
+  X(encode_planes, EncodePlanesParams)          \
+  X(attend_planes, AttendPlanesParams)
 
 namespace vestige::ops {
 

@@ -14,7 +14,7 @@ namespace vestige {
 ///   t_j = range[c, j] (u + 2^-(b+1) - 1/2),   u = sum_p bit_p 2^-(p+1);   t_j = 0 where b = 0.
 /// range = 2^((code - 160) / 8); code 0 stands for the range 0.
 struct PlaneSide {
-  ConstTensorView basis;        ///< [r, d] i8, 0 <= r <= d <= 256, d a multiple of 8
+  ConstTensorView basis;        ///< [r, d] u8 read as int8 (two's complement), 0 <= r <= d <= 256, d a multiple of 8
   ConstTensorView basis_scale;  ///< [r] f32
   ConstTensorView mean;         ///< [d] f32
   ConstTensorView n_planes;     ///< [n_classes, 8] i32, each row non-increasing, entries 0 to r
@@ -30,13 +30,14 @@ struct PlaneRows {
   ConstTensorView row_class;  ///< [ceil(n / 4)] u8: two bits a row, row 0 in the lowest; < n_classes
   /// [ceil(n / kPlaneRun), n_classes] i32: rows of each class before the run's first row.
   ConstTensorView run_start;
-  ConstTensorView codes;  ///< [bytes] u8
+  ConstTensorView codes;  ///< [bytes] u8, as many as the rows take
   int64_t n_rows = 0;
 };
 inline constexpr int64_t kPlaneRun = 1024;
 
-/// Quantises coefficients: code = the value nearest to t_j among those that b bits stand for, clamped at the ends; one
-/// that is not a number takes the lowest. Writes `codes` whole. Same bytes on any CPU and for any number of threads.
+/// Quantises coefficients: code = the value nearest to t_j among those that b bits stand for (of two as near the
+/// higher, in float64), clamped at the ends; one that is not a number, or whose range is 0, takes the lowest. Writes
+/// `codes` whole. Same bytes on any CPU and for any number of threads.
 struct EncodePlanesParams {
   ConstTensorView key;    ///< [n, >= r of the key] f32 coefficients; row stride free
   ConstTensorView value;  ///< [n, >= r of the value] f32
@@ -47,10 +48,11 @@ Status encode_planes_check(const EncodePlanesParams& p);
 
 /// Attention over the coded rows of one key-value head, for the m query heads that share it:
 ///   s_t = scale q . R_t key_t,  out = sum softmax(s)_t value_t,  lse = log sum exp s_t
-/// R_t turns the first 2 n_frequencies coordinates as `rotate` does, by position first_position + t. No array of keys
-/// or values of more than a tile of rows is built: values are summed as coefficients. No rows: out = 0, lse = -inf.
-/// Same bits for any number of threads. Classes, starts and sizes are trusted: whoever reads them from a file checks
-/// them.
+/// R_t turns the first 2 n_frequencies coordinates as `rotate` does, by position first_position + t (cpu: by the exact
+/// angle, not by its float32 product). No array of keys or values is built: values are summed as coefficients. cpu
+/// holds a key in 16-bit integers, in steps of about 1/32000 of the most that its pair of coordinates can be: scores
+/// are right to about 1e-4 of theirs. No rows: out = 0, lse = -inf. Same bits for any number of threads. Classes,
+/// starts and sizes are trusted: whoever reads them from a file checks them.
 struct AttendPlanesParams {
   ConstTensorView q;  ///< [m, d] f32, turned to its own position; m >= 1; row stride free
   PlaneRows rows;
