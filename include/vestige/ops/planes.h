@@ -49,10 +49,10 @@ Status encode_planes_check(const EncodePlanesParams& p);
 /// Attention over the coded rows of one key-value head, for the m query heads that share it:
 ///   s_t = scale q . R_t key_t,  out = sum softmax(s)_t value_t,  lse = log sum exp s_t
 /// R_t turns the first 2 n_frequencies coordinates as `rotate` does, by position first_position + t (cpu: by the exact
-/// angle, not by its float32 product). No array of keys or values is built: values are summed as coefficients. cpu holds
-/// a key in 16-bit integers, in steps of about 1/32000 of the most that its pair of coordinates can be: scores are
-/// right to about 1e-4 of theirs. No rows: out = 0, lse = -inf. Same bits for any number of threads. Classes, starts and sizes are trusted: whoever reads them from a file checks
-/// them.
+/// angle, not by its float32 product). No array of keys or values is built: values are summed as coefficients. cpu
+/// holds a key in 16-bit integers, in steps of about 1/32000 of the most that its pair of coordinates can be: scores
+/// are right to about 1e-4 of theirs. No rows: out = 0, lse = -inf. Same bits for any number of threads. Classes,
+/// starts and sizes are trusted: whoever reads them from a file checks them.
 struct AttendPlanesParams {
   ConstTensorView q;  ///< [m, d] f32, turned to its own position; m >= 1; row stride free
   PlaneRows rows;

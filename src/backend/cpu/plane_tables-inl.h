@@ -1,0 +1,284 @@
+// Memory and tables of attend_planes. Included once per target (Highway's -inl convention): no #pragma once.
+
+#if defined(VESTIGE_PLANE_TABLES_INL_) == defined(HWY_TARGET_TOGGLE)
+#ifdef VESTIGE_PLANE_TABLES_INL_
+#undef VESTIGE_PLANE_TABLES_INL_
+#else
+#define VESTIGE_PLANE_TABLES_INL_
+#endif
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "backend/cpu/row_simd-inl.h"
+#include "backend/cpu/tiles.h"
+#include "backend/ops/plane_code.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace vestige::cpu::HWY_NAMESPACE {
+namespace {
+
+constexpr int64_t kTurn = 32;   // rows whose queries are turned back once
+constexpr int64_t kHeads = 4;   // query heads that share a pass over the rows; scores of a row lie side by side
+constexpr int64_t kTerms = 16;  // of a table: 4 bits
+constexpr float kOne = 32767;   // 1.0 of cosines and sines
+constexpr int64_t kSlack = 8;   // bytes that may be read past a row
+constexpr float kInf = std::numeric_limits<float>::infinity();
+
+constexpr int64_t kWide = 2 * kLanes;  // 16-bit numbers of a vector
+using DI16 = hn::Repartition<int16_t, DF>;
+using DI32 = hn::RebindToSigned<DU>;
+
+/// Sizes and memory of one call. A key is n_pairs pairs side by side, a query the firsts of all pairs and then their
+/// seconds; whatever is past d is 0.
+struct Work {
+  const AttendPlanesParams* p = nullptr;
+  PlaneLayout layout;
+  int64_t m = 0, d = 0, r = 0, n = 0, n_pieces = 0, n_codes = 0;  // r: of the values
+  int64_t n_pairs = 0, n_turned = 0;                              // pairs
+  int64_t n_blocks = 0;                                           // of kHeads heads
+  int64_t most_bits = 0;                                          // of a row's values, whole vectors
+  float *q = nullptr, *key_basis = nullptr, *key_base = nullptr;  // [m, 2 n_pairs], [r of the keys, 2 n_pairs], [..]
+  float* per_step = nullptr;              // [2 n_pairs]: 1 / step of the 16-bit keys, 0 where a pair is always 0
+  int16_t* terms[kMaxPlaneClasses] = {};  // [n_groups(c), kTerms, 2 n_pairs]
+  int16_t* places = nullptr;              // [kTurn, 4 n_pairs]
+  float *tile_cos = nullptr, *tile_sin = nullptr;         // [kPlaneRun / kTurn, n_turned]
+  float *piece_cos = nullptr, *piece_sin = nullptr;       // [n_pieces, n_turned]
+  float* bit_weight[kMaxPlaneClasses] = {};               // [value bits]: of a coefficient, basis_scale in it
+  float* middle = nullptr;                                // [n_classes, line_floats(r)]
+  float *top = nullptr, *sum = nullptr, *part = nullptr;  // [n_pieces, m], [..], [n_pieces, m, line_floats(r)]
+  float* local = nullptr;                                 // [n_threads, n_local()]
+
+  explicit Work(const AttendPlanesParams& params) : p(&params), layout(params.rows) {}
+  int64_t width() const { return 2 * n_pairs; }
+  int64_t n_groups(int64_t c) const { return std::max<int64_t>(1, ceil_div(layout.key_bits[c], 4)); }
+  int64_t n_tiles() const { return n_turned > 0 ? kPlaneRun / kTurn : 1; }
+  int64_t n_queries() const { return n_blocks * kHeads; }
+  int64_t n_scores() const { return line_floats(n_blocks * kPlaneRun * kHeads); }
+  int64_t n_local() const {
+    return n_scores() + line_floats(n_queries() * width()) + line_floats(n_tiles() * n_queries() * width()) +
+           line_floats(kHeads * most_bits);
+  }
+};
+
+Status take_memory(Work& w, int64_t n_threads) {
+  struct Part {
+    float** at;
+    int64_t size;
+  };
+  const int64_t r_key = w.p->rows.key.basis.dim(0), n_parts = w.n_pieces * w.n_queries();
+  float *terms[kMaxPlaneClasses], *places = nullptr;
+  std::vector<Part> parts = {{&w.q, w.n_queries() * w.width()},
+                             {&w.key_basis, r_key * w.width()},
+                             {&w.key_base, w.width()},
+                             {&w.per_step, w.width()},
+                             {&places, kTurn * w.width()},  // 2 width() numbers of 16 bits
+                             {&w.tile_cos, w.n_tiles() * w.n_turned},
+                             {&w.tile_sin, w.n_tiles() * w.n_turned},
+                             {&w.piece_cos, w.n_pieces * w.n_turned},
+                             {&w.piece_sin, w.n_pieces * w.n_turned},
+                             {&w.middle, w.layout.n_classes * line_floats(w.r)},
+                             {&w.top, n_parts},
+                             {&w.sum, n_parts},
+                             {&w.part, w.n_pieces * w.m * line_floats(w.r)},
+                             {&w.local, n_threads * w.n_local()}};
+  for (int64_t c = 0; c < w.layout.n_classes; ++c) {
+    parts.push_back({&terms[c], w.n_groups(c) * kTerms * w.n_pairs});
+    parts.push_back({&w.bit_weight[c], w.layout.value_bits[c]});
+  }
+  int64_t total = 0;
+  for (const Part& part : parts) total += line_floats(part.size);
+  VESTIGE_ASSIGN(float* const memory, scratch_floats(ScratchSlot::kOp, total));
+  Slices slices(memory);
+  for (const Part& part : parts) *part.at = slices.take(part.size);
+  w.places = reinterpret_cast<int16_t*>(places);
+  for (int64_t c = 0; c < w.layout.n_classes; ++c) w.terms[c] = reinterpret_cast<int16_t*>(terms[c]);
+  return {};
+}
+
+/// Where coordinate i of a key lies in its pairs.
+int64_t paired(const Work& w, int64_t i) {
+  if (w.p->interleaved || i >= 2 * w.n_turned) return i;
+  return i < w.n_turned ? 2 * i : 2 * (i - w.n_turned) + 1;
+}
+
+/// out += factor x, whole vectors.
+HWY_INLINE void add_scaled(const float* x, float factor, int64_t n, float* out) {
+  const DF df;
+  const VF f = hn::Set(df, factor);
+  for (int64_t j = 0; j < n; j += kLanes) {
+    hn::StoreU(hn::MulAdd(f, hn::LoadU(df, x + j), hn::LoadU(df, out + j)), df, out + j);
+  }
+}
+
+/// Cosines and sines of first + i step, i < n, by repeated turning in float64: four products, no cosine.
+struct Angles {
+  std::vector<double> cos, sin;
+};
+
+HWY_NOINLINE Angles angles_of(const Work& w, double times) {
+  Angles a;
+  for (int64_t j = 0; j < w.n_turned; ++j) {
+    const double angle = times * static_cast<double>(w.p->frequencies.as<float>()[j]);
+    a.cos.push_back(std::cos(angle));
+    a.sin.push_back(std::sin(angle));
+  }
+  return a;
+}
+
+HWY_NOINLINE void advance(Angles* a, const Angles& step) {
+  for (size_t j = 0; j < a->cos.size(); ++j) {
+    const double turned = a->cos[j] * step.cos[j] - a->sin[j] * step.sin[j];
+    a->sin[j] = a->cos[j] * step.sin[j] + a->sin[j] * step.cos[j];
+    a->cos[j] = turned;
+  }
+}
+
+void fill_table(Angles at, const Angles& step, int64_t n, float* cosine, float* sine) {
+  const auto h = static_cast<int64_t>(at.cos.size());
+  for (int64_t i = 0; i < n; ++i) {
+    for (int64_t j = 0; j < h; ++j) {
+      cosine[i * h + j] = static_cast<float>(at.cos[static_cast<size_t>(j)]);
+      sine[i * h + j] = static_cast<float>(at.sin[static_cast<size_t>(j)]);
+    }
+    advance(&at, step);
+  }
+}
+
+/// Tables of the places in a tile, of the tiles in a piece and of the pieces. A place: pairs (cos, -sin), which give a
+/// pair's first number, then (sin, cos).
+void fill_tables(const Work& w) {
+  Angles place = angles_of(w, 0), step = angles_of(w, 1);
+  const Angles none = place;
+  for (int64_t i = 0; i < kTurn; ++i) {
+    int16_t* table = w.places + i * 2 * w.width();
+    for (int64_t j = 0; j < w.n_pairs; ++j) {
+      const auto k = static_cast<size_t>(j);
+      const double c = j < w.n_turned ? place.cos[k] : 1.0, s = j < w.n_turned ? place.sin[k] : 0.0;
+      table[2 * j] = table[w.width() + 2 * j + 1] = static_cast<int16_t>(std::lround(c * double{kOne}));
+      table[w.width() + 2 * j] = static_cast<int16_t>(std::lround(s * double{kOne}));
+      table[2 * j + 1] = static_cast<int16_t>(-table[w.width() + 2 * j]);
+    }
+    advance(&place, step);
+  }
+  fill_table(none, place, w.n_tiles(), w.tile_cos, w.tile_sin);  // place has become kTurn steps
+  for (int64_t n = 1; n < kPlaneRun; n *= 2) advance(&step, Angles(step));
+  const Angles first = w.p->first_position == 0 ? none : angles_of(w, static_cast<double>(w.p->first_position));
+  fill_table(first, step, w.n_pieces, w.piece_cos, w.piece_sin);
+}
+
+/// Basis, steps and queries in the order of pairs.
+void prepare_keys(const Work& w) {
+  const PlaneSide& key = w.p->rows.key;
+  const int64_t n_classes = w.layout.n_classes;
+  std::vector<float> step(static_cast<size_t>(w.width()), 0.0f);
+  std::fill(w.key_base, w.key_base + w.width(), 0.0f);
+  for (int64_t i = 0; i < w.d; ++i) {
+    const float mean = key.mean.as<float>()[i];
+    w.key_base[paired(w, i)] = mean;
+    step[static_cast<size_t>(paired(w, i))] = std::abs(mean);
+  }
+  for (int64_t j = 0; j < key.basis.dim(0); ++j) {
+    float* row = w.key_basis + j * w.width();
+    std::fill(row, row + w.width(), 0.0f);
+    double most = 0;
+    for (int64_t c = 0; c < n_classes; ++c) {
+      if (coefficient_bits(key, c, j) > 0) most = std::max(most, coefficient_range(key, c, j) / 2);
+    }
+    const float scale = key.basis_scale.as<float>()[j];
+    for (int64_t i = 0; i < w.d; ++i) {
+      const float x = scale * static_cast<float>(basis_level(key, j, i));
+      row[paired(w, i)] = x;
+      step[static_cast<size_t>(paired(w, i))] += std::abs(x) * static_cast<float>(most);
+    }
+  }
+  // A sum of rounded terms may be half a step a term further out.
+  float most_terms = 2;
+  for (int64_t c = 0; c < n_classes; ++c) {
+    most_terms = std::max(most_terms, 2 + static_cast<float>(w.layout.key_bits[c]) / 2);
+  }
+  for (size_t i = 0; i < step.size(); i += 2) {
+    step[i] = step[i + 1] = std::max(step[i], step[i + 1]) / (32767 - most_terms);
+    w.per_step[i] = w.per_step[i + 1] = step[i] > 0 ? 1 / step[i] : 0.0f;
+  }
+  std::fill(w.q, w.q + w.n_queries() * w.width(), 0.0f);
+  for (int64_t h = 0; h < w.m; ++h) {
+    const float* from = w.p->q.as<float>() + h * w.p->q.stride[0];
+    for (int64_t i = 0; i < w.d; ++i) {
+      const int64_t at = paired(w, i);
+      w.q[h * w.width() + at % 2 * w.n_pairs + at / 2] = from[i] * (w.p->scale / kOne) * step[static_cast<size_t>(at)];
+    }
+  }
+}
+
+/// out = factor x in steps, to the nearest integers.
+HWY_INLINE void to_steps(const Work& w, const float* x, double factor, int16_t* out) {
+  const DF df;
+  const VF f = hn::Set(df, static_cast<float>(factor));
+  for (int64_t i = 0; i < w.width(); i += kLanes) {
+    const VF steps = hn::Mul(hn::Mul(f, hn::LoadU(df, x + i)), hn::LoadU(df, w.per_step + i));
+    hn::StoreU(hn::DemoteTo(hn::Rebind<int16_t, DF>(), hn::NearestInt(steps)), hn::Rebind<int16_t, DF>(), out + i);
+  }
+}
+
+HWY_INLINE void add_integers(const int16_t* a, const int16_t* b, int64_t n, int16_t* out) {
+  for (int64_t i = 0; i < n; ++i) out[i] = static_cast<int16_t>(a[i] + b[i]);
+}
+
+/// Terms of class c: of every 4 bits of the codes all 16 sums. The part that all rows share is in the first table.
+HWY_NOINLINE void fill_terms(const Work& w, int64_t c) {
+  const PlaneSide& key = w.p->rows.key;
+  const int64_t width = w.width(), table = kTerms * width;
+  int16_t* terms = w.terms[c];
+  std::fill(terms, terms + w.n_groups(c) * table, int16_t{0});
+  int64_t bit = 0;
+  for (int64_t p = 0; p < kMaxPlanes; ++p) {
+    for (int64_t j = 0; j < plane_width(key, c, p); ++j, ++bit) {
+      const double factor = std::ldexp(coefficient_range(key, c, j), -static_cast<int>(p) - 1);
+      to_steps(w, w.key_basis + j * width, factor, terms + bit / 4 * table + (int64_t{1} << (bit % 4)) * width);
+    }
+  }
+  for (int64_t g = 0; g < w.n_groups(c); ++g) {
+    int16_t* sums = terms + g * table;
+    for (int64_t code = 3; code < kTerms; ++code) {
+      const int64_t rest = code & (code - 1);
+      if (rest != 0) add_integers(sums + rest * width, sums + (code & -code) * width, width, sums + code * width);
+    }
+  }
+  std::vector<float> base(w.key_base, w.key_base + width);
+  for (int64_t j = 0; j < plane_width(key, c, 0); ++j) {
+    const double middle = std::ldexp(1.0, -coefficient_bits(key, c, j) - 1) - 0.5;
+    add_scaled(w.key_basis + j * width, static_cast<float>(middle * coefficient_range(key, c, j)), width, base.data());
+  }
+  std::vector<int16_t> steps(static_cast<size_t>(width));
+  to_steps(w, base.data(), 1, steps.data());
+  for (int64_t code = 0; code < kTerms; ++code) {
+    add_integers(terms + code * width, steps.data(), width, terms + code * width);
+  }
+}
+
+/// What bits of values weigh, in the order of codes, and what a row of a class has of each coefficient without them.
+void prepare_values(const Work& w) {
+  const PlaneSide& value = w.p->rows.value;
+  std::fill(w.middle, w.middle + w.layout.n_classes * line_floats(w.r), 0.0f);
+  for (int64_t c = 0; c < w.layout.n_classes; ++c) {
+    int64_t bit = 0;
+    for (int64_t p = 0; p < kMaxPlanes; ++p) {
+      for (int64_t j = 0; j < plane_width(value, c, p); ++j, ++bit) {
+        const double range = coefficient_range(value, c, j) * static_cast<double>(value.basis_scale.as<float>()[j]);
+        w.bit_weight[c][bit] = static_cast<float>(std::ldexp(range, -static_cast<int>(p) - 1));
+        if (p > 0) continue;
+        const double middle = std::ldexp(1.0, -coefficient_bits(value, c, j) - 1) - 0.5;
+        w.middle[c * line_floats(w.r) + j] = static_cast<float>(middle * range);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace vestige::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // VESTIGE_PLANE_TABLES_INL_

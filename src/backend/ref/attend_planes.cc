@@ -1,0 +1,89 @@
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "backend/ops/plane_code.h"
+#include "backend/ref/ref_ops.h"
+
+namespace vestige::ref {
+
+namespace {
+
+using Vector = std::vector<double>;
+
+/// What one side's bits of a row of class c stand for; `at` is moved past them.
+Vector read_side(const PlaneSide& side, int64_t c, const uint8_t* row, int64_t* at) {
+  const int64_t r = side.basis.dim(0), d = side.basis.dim(1);
+  Vector u(static_cast<size_t>(r), 0.0), x(static_cast<size_t>(d));
+  for (int64_t p = 0; p < kMaxPlanes; ++p) {
+    for (int64_t j = 0; j < plane_width(side, c, p); ++j, ++*at) {
+      const int bit = row[*at / 8] >> (*at % 8) & 1;
+      u[static_cast<size_t>(j)] += std::ldexp(bit, -static_cast<int>(p) - 1);
+    }
+  }
+  for (int64_t i = 0; i < d; ++i) x[static_cast<size_t>(i)] = static_cast<double>(side.mean.as<float>()[i]);
+  for (int64_t j = 0; j < r; ++j) {
+    const int32_t bits = coefficient_bits(side, c, j);
+    if (bits == 0) continue;
+    const double middle = std::ldexp(1.0, -bits - 1) - 0.5;
+    const double t = coefficient_range(side, c, j) * (u[static_cast<size_t>(j)] + middle);
+    const double factor = t * static_cast<double>(side.basis_scale.as<float>()[j]);
+    for (int64_t i = 0; i < d; ++i) x[static_cast<size_t>(i)] += factor * basis_level(side, j, i);
+  }
+  return x;
+}
+
+void turn_to_position(const AttendPlanesParams& p, int64_t t, Vector& x) {
+  if (p.frequencies.data == nullptr) return;
+  const int64_t n_pairs = p.frequencies.dim(0), step = p.interleaved ? 2 : 1, apart = p.interleaved ? 1 : n_pairs;
+  const auto position = static_cast<float>(p.first_position + t);
+  for (int64_t j = 0; j < n_pairs; ++j) {
+    const double angle = static_cast<double>(position * p.frequencies.as<float>()[j]);
+    double& a = x[static_cast<size_t>(j * step)];
+    double& b = x[static_cast<size_t>(j * step + apart)];
+    const double turned = a * std::cos(angle) - b * std::sin(angle);
+    b = a * std::sin(angle) + b * std::cos(angle);
+    a = turned;
+  }
+}
+
+}  // namespace
+
+Status attend_planes(const AttendPlanesParams& p, Stream&) {
+  const int64_t m = p.q.dim(0), d = p.q.dim(1);
+  const PlaneLayout layout(p.rows);
+  std::vector<Vector> scores(static_cast<size_t>(m)), values;
+  for (int64_t run = 0; run < p.rows.run_start.dim(0); ++run) {
+    for_run(p.rows, layout, run, [&](int64_t t, int64_t c, int64_t begin) {
+      const uint8_t* row = p.rows.codes.as<uint8_t>() + begin;
+      int64_t at = 0;
+      Vector key = read_side(p.rows.key, c, row, &at);
+      values.push_back(read_side(p.rows.value, c, row, &at));
+      turn_to_position(p, t, key);
+      for (int64_t i = 0; i < m; ++i) {
+        const float* q = p.q.as<float>() + i * p.q.stride[0];
+        double sum = 0;
+        for (int64_t j = 0; j < d; ++j) sum += static_cast<double>(q[j]) * key[static_cast<size_t>(j)];
+        scores[static_cast<size_t>(i)].push_back(sum * static_cast<double>(p.scale));
+      }
+    });
+  }
+  for (int64_t i = 0; i < m; ++i) {
+    double top = -std::numeric_limits<double>::infinity(), sum = 0;
+    for (double s : scores[static_cast<size_t>(i)]) top = std::max(top, s);
+    Vector out(static_cast<size_t>(d), 0.0);
+    for (size_t t = 0; t < values.size(); ++t) {
+      const double weight = std::exp(scores[static_cast<size_t>(i)][t] - top);
+      sum += weight;
+      for (size_t j = 0; j < out.size(); ++j) out[j] += weight * values[t][j];
+    }
+    float* row = p.out.as<float>() + i * p.out.stride[0];
+    for (int64_t j = 0; j < d; ++j) {
+      row[j] = values.empty() ? 0.0f : static_cast<float>(out[static_cast<size_t>(j)] / sum);
+    }
+    p.lse.as<float>()[i] = static_cast<float>(values.empty() ? top : top + std::log(sum));
+  }
+  return {};
+}
+
+}  // namespace vestige::ref
