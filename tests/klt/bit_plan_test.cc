@@ -76,9 +76,13 @@ TEST(BitPlan, OnePriceSpendsTheBudgetOfAllHeads) {
     const auto bytes_at = [&](double p) { return double(plan_bits(a, p).n_bytes() + plan_bits(b, p).n_bytes()); };
     EXPECT_LE(bytes_at(price), budget);
     // A little cheaper and it would not fit, unless all there is was bought.
-    if (plan_bits(b, price).code_bytes() < 1200 * 16) EXPECT_GT(bytes_at(price * (1 - 1e-5)), budget) << trial;
+    if (plan_bits(b, price).code_bytes() < 1200 * 16) {
+      EXPECT_GT(bytes_at(price * (1 - 1e-5)), budget) << trial;
+    }
     // The head with more to lose has more bytes a row.
-    if (trial % 7 > 3) EXPECT_GE(plan_bits(a, price).row_bytes(0), plan_bits(b, price).row_bytes(0));
+    if (trial % 7 > 3) {
+      EXPECT_GE(plan_bits(a, price).row_bytes(0), plan_bits(b, price).row_bytes(0));
+    }
   }
 }
 
