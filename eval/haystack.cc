@@ -26,7 +26,7 @@ Status too_short(const TrialSource& source, int64_t n_needed) {
 }  // namespace
 
 Result<Trial> haystack(TrialSource& source, Filler filler, const std::vector<std::string>& statements,
-                       const std::vector<Question>& questions) {
+                       const std::vector<Question>& questions, std::optional<double> depth) {
   Trial trial;
   VESTIGE_ASSIGN(const int64_t n_after, add_questions(source, questions, &trial));
   std::vector<std::vector<int32_t>> encoded;
@@ -39,7 +39,14 @@ Result<Trial> haystack(TrialSource& source, Filler filler, const std::vector<std
   if (n_filler < kLeastFiller) return too_short(source, source.length() - n_filler + kLeastFiller);
   const bool corpus = filler == Filler::kCorpus || (filler == Filler::kCorpusOrProse && source.has_corpus());
   VESTIGE_ASSIGN(const std::vector<int32_t> base, corpus ? source.corpus_run(n_filler) : source.own_prose(n_filler));
-  trial.document = scatter(base, encoded, source.draw());
+  if (!depth) {
+    trial.document = scatter(base, encoded, source.draw());
+    return trial;
+  }
+  const auto place = base.begin() + static_cast<std::ptrdiff_t>(*depth * static_cast<double>(n_filler));
+  trial.document.assign(base.begin(), place);
+  for (const auto& statement : encoded) trial.document.insert(trial.document.end(), statement.begin(), statement.end());
+  trial.document.insert(trial.document.end(), place, base.end());
   return trial;
 }
 

@@ -2,6 +2,7 @@
 
 // The shape most tasks share: statements in or instead of filler text, then questions.
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,10 +20,10 @@ enum class Filler : uint8_t {
   kProse,          ///< sentences of our own
 };
 
-/// Statements at random places in [0.1, 0.8) of a document of filler text.
+/// Statements at random places in [0.1, 0.8) of a document of filler text, or all of them at `depth`, a share of it.
 /// @return InvalidArgument if the length is too short for the statements
 Result<Trial> haystack(TrialSource& source, Filler filler, const std::vector<std::string>& statements,
-                       const std::vector<Question>& questions);
+                       const std::vector<Question>& questions, std::optional<double> depth = {});
 
 /// A document of lines that all look alike, cut at its front to the exact length, and a look-up of one of them.
 /// @param lines more of them than fit. @param keys that `ask` turns into a question; key i stands in line i

@@ -5,6 +5,7 @@
   X(needle)                   \
   X(records)                  \
   X(passage)                  \
+  X(passkey)                  \
   X(niah_single)              \
   X(niah_multikey_1)          \
   X(niah_multikey_2)          \
