@@ -10,6 +10,9 @@ namespace vestige::klt {
 namespace {
 
 constexpr int64_t kQueries = 256;  // tokens whose queries are looked at, evenly among those at hand
+/// Rows this near to a query do not count: for almost all rows, whoever asks later is farther away, and what heads that
+/// look at their neighbours need of them is in the open tail.
+constexpr int64_t kNear = 128;
 
 /// Index of the first and second coordinate of pair j.
 struct Pair {
@@ -104,7 +107,7 @@ class Observer {
     const auto inverse = static_cast<float>(1 / sum);
     for (int64_t t = 0; t < rows_.n; ++t) {
       s[t] = t < n_seen ? s[t] * inverse : 0.0f;
-      s2[t] = s[t] * s[t];
+      s2[t] = t < n_seen - kNear ? s[t] * s[t] : 0.0f;
     }
   }
 
