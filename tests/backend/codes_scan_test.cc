@@ -17,12 +17,12 @@ struct Scan {
 };
 
 Scan scan(const std::vector<CodedRows>& rows, const Floats& q, int64_t h, const Floats& threshold,
-          const Floats& reference, int64_t capacity, Stream& s, int32_t top_j = 0, float z = 1, float scale = 0.3f) {
+          const Floats& reference, int64_t capacity, Stream& s, int32_t top_j = 0, float share = 0,
+          int32_t n_free = 0) {
   const auto b = static_cast<int64_t>(rows.size()), d = rows[0].d();
   std::vector<CodeSet> sets;
   for (const CodedRows& r : rows) {
     sets.push_back(r.set());
-    sets.back().z[0] = sets.back().z[1] = z;
   }
   std::vector<int32_t> ids(static_cast<size_t>(b * capacity), -7), n_ids(rows.size()), n_fired(rows.size());
   Scan out;
@@ -33,12 +33,14 @@ Scan scan(const std::vector<CodedRows>& rows, const Floats& q, int64_t h, const 
                                   .threshold = {threshold.data(), DType::kF32, {b, h}},
                                   .reference = {reference.data(), DType::kF32, {b, h}},
                                   .top_j = top_j,
+                                  .share = share,
+                                  .n_free = n_free,
                                   .ids = {ids.data(), DType::kI32, {b, capacity}},
                                   .n_ids = {n_ids.data(), DType::kI32, {b}},
                                   .n_fired = {n_fired.data(), DType::kI32, {b}},
                                   .n_stage = {out.n_stage.data(), DType::kI64, {b, 2}},
                                   .omitted = {out.omitted.data(), DType::kF32, {b, h}},
-                                  .scale = scale},
+                                  .scale = 0.3f},
                                  s)));
   for (int64_t i = 0; i < b; ++i) {
     EXPECT_EQ(n_ids[static_cast<size_t>(i)], std::min<int64_t>(n_fired[static_cast<size_t>(i)], capacity));
@@ -169,9 +171,58 @@ TEST(ScanCodes, TopJKeepsTheHighestBounds) {
       const Scan got = scan(x.rows, x.q, c.h, only_first, x.reference, c.n_rows, *make(1), 2);
       EXPECT_EQ(got.ids, ref.ids);
       EXPECT_LE(got.n_fired[0], 2 * heads);
-      for (const float left : got.omitted) EXPECT_EQ(left, kInf);
     });
   }
+}
+
+/// log(exp(threshold) + share sum exp(true score)) over the rows of `ids`.
+double raised_threshold(const CodedRows& r, const float* q, float threshold, float share,
+                        const std::vector<int32_t>& ids) {
+  double sum = std::exp(double(threshold));
+  for (const int32_t u : ids) sum += double(share) * std::exp(true_score(r, q, u, double(0.3f)));
+  return std::log(sum);
+}
+
+TEST(ScanCodes, NoRowAboveARisenThresholdIsLeftOut) {
+  int64_t n_dropped = 0;
+  for (const CodesCase& c : codes_cases()) {
+    SCOPED_TRACE(c.name);
+    const ScanSetup x(c, *stream("ref"));
+    Floats threshold;
+    for (int64_t i = 0; i < c.b * c.h; ++i)
+      threshold.push_back(i % c.h == 1 ? kInf : -2 + 0.5f * static_cast<float>(i % 3));
+    const int64_t room = std::max<int64_t>(c.n_rows, 1);
+    const int32_t n_free = c.n_rows % 2 == 0 ? 0 : 4;
+    on_each([&](const auto& make) {
+      const float share = 20.0f;  // so that much is dropped
+      const Scan all = scan(x.rows, x.q, c.h, threshold, x.reference, room, *make(1));
+      const Scan got = scan(x.rows, x.q, c.h, threshold, x.reference, room, *make(1), 0, share, n_free);
+      EXPECT_EQ(got.n_stage, all.n_stage);
+      for (size_t i = 0; i < x.rows.size(); ++i) {
+        const std::vector<int32_t>&in = got.ids[i], &fired = all.ids[i];
+        EXPECT_TRUE(std::includes(fired.begin(), fired.end(), in.begin(), in.end()));
+        n_dropped += static_cast<int64_t>(fired.size() - in.size());
+        for (int64_t k = 0; k < c.h; ++k) {
+          const size_t head = i * static_cast<size_t>(c.h) + static_cast<size_t>(k);
+          const float* q = x.head(c, static_cast<int64_t>(i), k);
+          const double limit = raised_threshold(x.rows[i], q, threshold[head], share, in);
+          double mass = 0;
+          for (int32_t u = 0; u < c.n_rows; ++u) {
+            if (x.rows[i].kept[static_cast<size_t>(u)] != 0 || std::binary_search(in.begin(), in.end(), u)) continue;
+            const double score = true_score(x.rows[i], q, u, double(0.3f));
+            mass += std::exp(score - 0.5);
+            EXPECT_LE(score, limit) << "row " << u << " head " << k;
+          }
+          EXPECT_GE(double(got.omitted[head]), mass);
+        }
+      }
+      for (const int32_t n : {2, 5}) {
+        const Scan again = scan(x.rows, x.q, c.h, threshold, x.reference, room, *make(n), 0, share, n_free);
+        EXPECT_TRUE(again.ids == got.ids && same_bits(again.omitted, got.omitted)) << n;
+      }
+    });
+  }
+  EXPECT_GT(n_dropped, 100) << "the test says little";
 }
 
 /// The bound of row u alone, read off the certificate: omitted = exp(bound - reference).
@@ -358,6 +409,53 @@ TEST(ScanCodes, SlackCoversTheSums) {
         EXPECT_TRUE(fires_below(r, q, 1, 0, u, *make(1))) << "row " << u << " seed " << seed;
       }
     }
+  });
+}
+
+// Look-alikes that the code holds exactly, all of one score: with share 1 / 7.4, seven of them lift the threshold to
+// 0.055 below that score and the eighth above it.
+TEST(ScanCodes, SoManyLookAlikesJoin) {
+  constexpr int64_t kRows = 100, kD = 32;
+  CodedRows r = plain_rows(kRows, kD, Floats(kD, 0.0f), std::vector<int32_t>(kD, 1), 1e-25f);
+  for (int64_t i = 0; i < kRows * kD; ++i) r.values[static_cast<size_t>(i)] = i % kD % 2 == 0 ? 0.5f : -0.5f;
+  for (int64_t k = 0; k < kD; ++k) r.values[static_cast<size_t>(50 * kD + k)] *= -1;  // of score -s
+  r.encode(*stream("cpu"));
+  r.kept[2] = 1;
+  std::vector<CodedRows> one;
+  one.push_back(std::move(r));
+  Floats q;
+  for (int64_t k = 0; k < kD; ++k) q.push_back(k % 2 == 0 ? 1.0f : -1.0f);
+  const double score = true_score(one[0], q.data(), 0, double(0.3f));
+  const auto ids = [](int32_t n) {  // the first n of those that are not kept
+    std::vector<int32_t> out;
+    for (int32_t u = 0; static_cast<int32_t>(out.size()) < n; ++u) {
+      if (u != 2 && u != 50) out.push_back(u);
+    }
+    return out;
+  };
+  on_each([&](const auto& make) {
+    const auto joined = [&](double threshold, int32_t top_j, float share, int32_t n_free) {
+      const Scan out = scan(one, q, 1, {static_cast<float>(threshold)}, {0.0f}, kRows, *make(2), top_j, share, n_free);
+      double mass = 0;
+      for (int32_t u = 0; u < kRows; ++u) {
+        const bool in = u == 2 || std::binary_search(out.ids[0].begin(), out.ids[0].end(), u);
+        mass += in ? 0.0 : std::exp(true_score(one[0], q.data(), u, double(0.3f)));
+      }
+      EXPECT_GE(double(out.omitted[0]), mass);
+      EXPECT_LE(double(out.omitted[0]), 1.1 * mass + 1e-6);
+      return out.ids[0];
+    };
+    const float share = 1 / 7.4f;
+    EXPECT_EQ(joined(-50, 0, 0, 0).size(), size_t{kRows - 1});
+    EXPECT_EQ(joined(-50, 0, share, 0), ids(8));
+    EXPECT_EQ(joined(-kInf, 0, share, 0), ids(8));
+    EXPECT_EQ(joined(-50, 0, share, 5), ids(13));
+    EXPECT_EQ(joined(-50, 3, share, 0), ids(3));
+    EXPECT_EQ(joined(-50, 3, 0, 0), ids(3));
+    // exp(threshold) stands for five of the 7.4.
+    EXPECT_EQ(joined(score + std::log(5 / 7.4), 0, share, 0), ids(3));
+    EXPECT_EQ(joined(score + 0.1, 0, share, 0), ids(0));
+    EXPECT_EQ(joined(-50, 0, 1000.0f, 0), ids(1));
   });
 }
 
