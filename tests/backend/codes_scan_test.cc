@@ -412,51 +412,66 @@ TEST(ScanCodes, SlackCoversTheSums) {
   });
 }
 
-// Look-alikes that the code holds exactly, all of one score: with share 1 / 7.4, seven of them lift the threshold to
-// 0.055 below that score and the eighth above it.
-TEST(ScanCodes, SoManyLookAlikesJoin) {
-  constexpr int64_t kRows = 100, kD = 32;
-  CodedRows r = plain_rows(kRows, kD, Floats(kD, 0.0f), std::vector<int32_t>(kD, 1), 1e-25f);
-  for (int64_t i = 0; i < kRows * kD; ++i) r.values[static_cast<size_t>(i)] = i % kD % 2 == 0 ? 0.5f : -0.5f;
-  for (int64_t k = 0; k < kD; ++k) r.values[static_cast<size_t>(50 * kD + k)] *= -1;  // of score -s
+/// 100 look-alikes, row 2 kept and row 50 turned round, under one query; each has an error norm of `norm_base`.
+CodedRows look_alikes(int64_t d, float norm_base) {
+  CodedRows r = plain_rows(100, d, Floats(static_cast<size_t>(d), 0.0f),
+                           std::vector<int32_t>(static_cast<size_t>(d), 1), norm_base);
+  for (int64_t i = 0; i < r.n * d; ++i)
+    r.values[static_cast<size_t>(i)] = (i % d % 2 == 0) == (i / d != 50) ? 0.5f : -0.5f;
   r.encode(*stream("cpu"));
   r.kept[2] = 1;
-  std::vector<CodedRows> one;
-  one.push_back(std::move(r));
+  return r;
+}
+
+// The code holds the rows exactly. With share 1 / 7.4, seven of them lift the threshold to 0.055 below their score, and
+// the eighth above it. If each score may be off by 0.5, bounds lie 1 above least scores, and it takes 7.4 e = 20.1.
+TEST(ScanCodes, SoManyLookAlikesJoin) {
+  constexpr int64_t kD = 32;
+  constexpr float kShare = 1 / 7.4f;
   Floats q;
   for (int64_t k = 0; k < kD; ++k) q.push_back(k % 2 == 0 ? 1.0f : -1.0f);
-  const double score = true_score(one[0], q.data(), 0, double(0.3f));
-  const auto ids = [](int32_t n) {  // the first n of those that are not kept
-    std::vector<int32_t> out;
-    for (int32_t u = 0; static_cast<int32_t>(out.size()) < n; ++u) {
-      if (u != 2 && u != 50) out.push_back(u);
-    }
-    return out;
-  };
-  on_each([&](const auto& make) {
-    const auto joined = [&](double threshold, int32_t top_j, float share, int32_t n_free) {
-      const Scan out = scan(one, q, 1, {static_cast<float>(threshold)}, {0.0f}, kRows, *make(2), top_j, share, n_free);
-      double mass = 0;
-      for (int32_t u = 0; u < kRows; ++u) {
-        const bool in = u == 2 || std::binary_search(out.ids[0].begin(), out.ids[0].end(), u);
-        mass += in ? 0.0 : std::exp(true_score(one[0], q.data(), u, double(0.3f)));
+  for (const float reach : {0.0f, 0.5f}) {
+    std::vector<CodedRows> one;
+    one.push_back(look_alikes(kD, reach > 0 ? reach / (0.3f * std::sqrt(float(kD))) : 1e-25f));
+    const double score = true_score(one[0], q.data(), 0, double(0.3f));
+    on_each([&](const auto& make) {
+      struct Want {
+        double threshold;
+        int32_t top_j;
+        float share;
+        int32_t n_free;
+        size_t n;  ///< rows that join, the first ones; 99 = all
+      };
+      const size_t many = reach > 0 ? 21 : 8;
+      const Want wants[] = {
+          {-50, 0, 0, 0, 99},
+          {-50, 0, kShare, 0, many},
+          {double(-kInf), 0, kShare, 0, many},
+          {-50, 0, kShare, 5, many + 5},
+          {-50, 3, kShare, 0, 3},
+          {-50, 3, 0, 0, 3},
+          {score + 0.6, 0, kShare, 0, 0},
+          // exp(threshold) stands for five of the 7.4 (or of the 20.1).
+          {score + double(reach) + std::log(5 / 7.4), 0, kShare, 0, reach > 0 ? size_t{7} : size_t{3}},
+          {-50, 0, 1000.0f, 0, 1}};
+      for (const Want& want : wants) {
+        const Scan out = scan(one, q, 1, {static_cast<float>(want.threshold)}, {0.0f}, 100, *make(2), want.top_j,
+                              want.share, want.n_free);
+        std::vector<int32_t> ids;
+        for (int32_t u = 0; u < 100 && ids.size() < want.n; ++u) {
+          if (u != 2 && (u != 50 || want.n == 99)) ids.push_back(u);
+        }
+        EXPECT_EQ(out.ids[0], ids) << "threshold " << want.threshold << " reach " << reach << " want " << want.n;
+        double mass = 0;
+        for (int32_t u = 0; u < 100; ++u) {
+          if (u == 2 || std::binary_search(ids.begin(), ids.end(), u)) continue;
+          mass += std::exp(true_score(one[0], q.data(), u, double(0.3f)) + double(reach));
+        }
+        EXPECT_GE(double(out.omitted[0]), mass * (1 - 1e-9));
+        EXPECT_LE(double(out.omitted[0]), 1.1 * mass);
       }
-      EXPECT_GE(double(out.omitted[0]), mass);
-      EXPECT_LE(double(out.omitted[0]), 1.1 * mass + 1e-6);
-      return out.ids[0];
-    };
-    const float share = 1 / 7.4f;
-    EXPECT_EQ(joined(-50, 0, 0, 0).size(), size_t{kRows - 1});
-    EXPECT_EQ(joined(-50, 0, share, 0), ids(8));
-    EXPECT_EQ(joined(-kInf, 0, share, 0), ids(8));
-    EXPECT_EQ(joined(-50, 0, share, 5), ids(13));
-    EXPECT_EQ(joined(-50, 3, share, 0), ids(3));
-    EXPECT_EQ(joined(-50, 3, 0, 0), ids(3));
-    // exp(threshold) stands for five of the 7.4.
-    EXPECT_EQ(joined(score + std::log(5 / 7.4), 0, share, 0), ids(3));
-    EXPECT_EQ(joined(score + 0.1, 0, share, 0), ids(0));
-    EXPECT_EQ(joined(-50, 0, 1000.0f, 0), ids(1));
-  });
+    });
+  }
 }
 
 }  // namespace
