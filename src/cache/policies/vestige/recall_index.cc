@@ -70,6 +70,8 @@ Status VestigeIndex::learn(const CodecQueries& queries, Stream& stream) {
 }
 
 Status VestigeIndex::fit(const RecallFit& fit, Stream& stream) {
+  // There is nothing to recall, and the transform is megabytes: it is built when a step first needs it.
+  if (fit.n_closed == 0) return {};
   VESTIGE_TRY(codec_->fit(fit, stream));
   return calibrate(fit, stream);
 }
