@@ -15,7 +15,8 @@ struct LostRows {
 };
 
 /// Counts one step that `cache` has just attended with q [1, h, d_row]. The threshold is that of the policy's settings
-/// `rule` and `margin`; for policies without them, log-sum-exp of the kept and tail rows less 2 nats.
+/// `rule` and `margin`; for policies without them, log-sum-exp of the kept and tail rows less 2 nats. A threshold that
+/// rises with recalled rows counts as it was before: what it rightly leaves out is lost here.
 /// @param rows exact, of all that the cache holds or has dropped
 Status count_lost(const LayerCache& cache, const RowPages& rows, const ConstTensorView& q, bool coded, LostRows* lost,
                   Stream& stream);

@@ -18,6 +18,10 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 
 Result<std::vector<int32_t>> encode_question(const Engine& engine, int64_t n_before, const std::string& question,
                                              bool raw) {
+  // A raw question may be a line break; an empty one, in either form, asks nothing.
+  if (question.empty() || (!raw && question.find_first_not_of(" \t\r\n") == std::string::npos)) {
+    return invalid_argument("a question is empty, want at least one character that is not a space");
+  }
   std::vector<int32_t> tokens;
   VESTIGE_TRY(engine.tokenizer().encode(raw ? question : "\nQuestion: " + question + "\nAnswer:", &tokens));
   const int64_t needed = n_before + static_cast<int64_t>(tokens.size());

@@ -24,7 +24,7 @@ struct Answer {
   double first_token_s = 0;  ///< load_s, question and first logits
 };
 
-/// The tokens to feed. @return InvalidArgument if they do not fit behind n_before tokens.
+/// The tokens to feed. @return InvalidArgument if the question is empty, or they do not fit behind n_before tokens.
 Result<std::vector<int32_t>> encode_question(const Engine& engine, int64_t n_before, const std::string& question,
                                              bool raw);
 

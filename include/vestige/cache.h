@@ -118,7 +118,7 @@ class LayerCache {
   /// too; `scores` those of closed rows, of kept rows alone once the others are dropped.
   struct Bytes {
     int64_t rows = 0, kept_arena = 0, index = 0, scores = 0;
-    int64_t codes = 0;  ///< of `index`: where rows are attended by their code, what every step reads
+    int64_t codes = 0;  ///< of `index`: where rows are attended by their code, all of it: codes, transform and metrics
   };
   virtual Bytes bytes() const = 0;
 

@@ -211,6 +211,9 @@ TEST(CodeOps, BadParamsAreRefused) {
   };
   EXPECT_TRUE(ok(scan_with([](auto&, auto&, auto&) {})));
   EXPECT_TRUE(refused(scan_with([](auto& p, auto&, auto&) { p.top_j = -1; }), "top_j = -1"));
+  EXPECT_TRUE(refused(scan_with([](auto& p, auto&, auto&) { p.share = NAN; }), "share = nan"));
+  EXPECT_TRUE(refused(scan_with([](auto& p, auto&, auto&) { p.share = -0.1f; }), "share = -0.1"));
+  EXPECT_TRUE(refused(scan_with([](auto& p, auto&, auto&) { p.n_free = -1; }), "n_free = -1"));
   EXPECT_TRUE(refused(scan_with([](auto& p, auto&, auto&) { p.sets = {}; }), "sets has 0"));
   EXPECT_TRUE(refused(scan_with([](auto& p, auto&, auto&) { p.reference = {}; }), "reference"));
   EXPECT_TRUE(refused(scan_with([](auto& p, auto&, auto&) { p.omitted = {}; }), "omitted"));

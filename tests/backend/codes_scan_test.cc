@@ -17,12 +17,12 @@ struct Scan {
 };
 
 Scan scan(const std::vector<CodedRows>& rows, const Floats& q, int64_t h, const Floats& threshold,
-          const Floats& reference, int64_t capacity, Stream& s, int32_t top_j = 0, float z = 1, float scale = 0.3f) {
+          const Floats& reference, int64_t capacity, Stream& s, int32_t top_j = 0, float share = 0,
+          int32_t n_free = 0) {
   const auto b = static_cast<int64_t>(rows.size()), d = rows[0].d();
   std::vector<CodeSet> sets;
   for (const CodedRows& r : rows) {
     sets.push_back(r.set());
-    sets.back().z[0] = sets.back().z[1] = z;
   }
   std::vector<int32_t> ids(static_cast<size_t>(b * capacity), -7), n_ids(rows.size()), n_fired(rows.size());
   Scan out;
@@ -33,12 +33,14 @@ Scan scan(const std::vector<CodedRows>& rows, const Floats& q, int64_t h, const 
                                   .threshold = {threshold.data(), DType::kF32, {b, h}},
                                   .reference = {reference.data(), DType::kF32, {b, h}},
                                   .top_j = top_j,
+                                  .share = share,
+                                  .n_free = n_free,
                                   .ids = {ids.data(), DType::kI32, {b, capacity}},
                                   .n_ids = {n_ids.data(), DType::kI32, {b}},
                                   .n_fired = {n_fired.data(), DType::kI32, {b}},
                                   .n_stage = {out.n_stage.data(), DType::kI64, {b, 2}},
                                   .omitted = {out.omitted.data(), DType::kF32, {b, h}},
-                                  .scale = scale},
+                                  .scale = 0.3f},
                                  s)));
   for (int64_t i = 0; i < b; ++i) {
     EXPECT_EQ(n_ids[static_cast<size_t>(i)], std::min<int64_t>(n_fired[static_cast<size_t>(i)], capacity));
@@ -169,9 +171,58 @@ TEST(ScanCodes, TopJKeepsTheHighestBounds) {
       const Scan got = scan(x.rows, x.q, c.h, only_first, x.reference, c.n_rows, *make(1), 2);
       EXPECT_EQ(got.ids, ref.ids);
       EXPECT_LE(got.n_fired[0], 2 * heads);
-      for (const float left : got.omitted) EXPECT_EQ(left, kInf);
     });
   }
+}
+
+/// log(exp(threshold) + share sum exp(true score)) over the rows of `ids`.
+double raised_threshold(const CodedRows& r, const float* q, float threshold, float share,
+                        const std::vector<int32_t>& ids) {
+  double sum = std::exp(double(threshold));
+  for (const int32_t u : ids) sum += double(share) * std::exp(true_score(r, q, u, double(0.3f)));
+  return std::log(sum);
+}
+
+TEST(ScanCodes, NoRowAboveARisenThresholdIsLeftOut) {
+  int64_t n_dropped = 0;
+  for (const CodesCase& c : codes_cases()) {
+    SCOPED_TRACE(c.name);
+    const ScanSetup x(c, *stream("ref"));
+    Floats threshold;
+    for (int64_t i = 0; i < c.b * c.h; ++i)
+      threshold.push_back(i % c.h == 1 ? kInf : -2 + 0.5f * static_cast<float>(i % 3));
+    const int64_t room = std::max<int64_t>(c.n_rows, 1);
+    const int32_t n_free = c.n_rows % 2 == 0 ? 0 : 4;
+    on_each([&](const auto& make) {
+      const float share = 20.0f;  // so that much is dropped
+      const Scan all = scan(x.rows, x.q, c.h, threshold, x.reference, room, *make(1));
+      const Scan got = scan(x.rows, x.q, c.h, threshold, x.reference, room, *make(1), 0, share, n_free);
+      EXPECT_EQ(got.n_stage, all.n_stage);
+      for (size_t i = 0; i < x.rows.size(); ++i) {
+        const std::vector<int32_t>&in = got.ids[i], &fired = all.ids[i];
+        EXPECT_TRUE(std::includes(fired.begin(), fired.end(), in.begin(), in.end()));
+        n_dropped += static_cast<int64_t>(fired.size() - in.size());
+        for (int64_t k = 0; k < c.h; ++k) {
+          const size_t head = i * static_cast<size_t>(c.h) + static_cast<size_t>(k);
+          const float* q = x.head(c, static_cast<int64_t>(i), k);
+          const double limit = raised_threshold(x.rows[i], q, threshold[head], share, in);
+          double mass = 0;
+          for (int32_t u = 0; u < c.n_rows; ++u) {
+            if (x.rows[i].kept[static_cast<size_t>(u)] != 0 || std::binary_search(in.begin(), in.end(), u)) continue;
+            const double score = true_score(x.rows[i], q, u, double(0.3f));
+            mass += std::exp(score - 0.5);
+            EXPECT_LE(score, limit) << "row " << u << " head " << k;
+          }
+          EXPECT_GE(double(got.omitted[head]), mass);
+        }
+      }
+      for (const int32_t n : {2, 5}) {
+        const Scan again = scan(x.rows, x.q, c.h, threshold, x.reference, room, *make(n), 0, share, n_free);
+        EXPECT_TRUE(again.ids == got.ids && same_bits(again.omitted, got.omitted)) << n;
+      }
+    });
+  }
+  EXPECT_GT(n_dropped, 100) << "the test says little";
 }
 
 /// The bound of row u alone, read off the certificate: omitted = exp(bound - reference).
@@ -359,6 +410,68 @@ TEST(ScanCodes, SlackCoversTheSums) {
       }
     }
   });
+}
+
+/// 100 look-alikes, row 2 kept and row 50 turned round, under one query; each has an error norm of `norm_base`.
+CodedRows look_alikes(int64_t d, float norm_base) {
+  CodedRows r = plain_rows(100, d, Floats(static_cast<size_t>(d), 0.0f),
+                           std::vector<int32_t>(static_cast<size_t>(d), 1), norm_base);
+  for (int64_t i = 0; i < r.n * d; ++i)
+    r.values[static_cast<size_t>(i)] = (i % d % 2 == 0) == (i / d != 50) ? 0.5f : -0.5f;
+  r.encode(*stream("cpu"));
+  r.kept[2] = 1;
+  return r;
+}
+
+// The code holds the rows exactly. With share 1 / 7.4, seven of them lift the threshold to 0.055 below their score, and
+// the eighth above it. If each score may be off by 0.5, bounds lie 1 above least scores, and it takes 7.4 e = 20.1.
+TEST(ScanCodes, SoManyLookAlikesJoin) {
+  constexpr int64_t kD = 32;
+  constexpr float kShare = 1 / 7.4f;
+  Floats q;
+  for (int64_t k = 0; k < kD; ++k) q.push_back(k % 2 == 0 ? 1.0f : -1.0f);
+  for (const float reach : {0.0f, 0.5f}) {
+    std::vector<CodedRows> one;
+    one.push_back(look_alikes(kD, reach > 0 ? reach / (0.3f * std::sqrt(float(kD))) : 1e-25f));
+    const double score = true_score(one[0], q.data(), 0, double(0.3f));
+    on_each([&](const auto& make) {
+      struct Want {
+        double threshold;
+        int32_t top_j;
+        float share;
+        int32_t n_free;
+        size_t n;  ///< rows that join, the first ones; 99 = all
+      };
+      const size_t many = reach > 0 ? 21 : 8;
+      const Want wants[] = {
+          {-50, 0, 0, 0, 99},
+          {-50, 0, kShare, 0, many},
+          {double(-kInf), 0, kShare, 0, many},
+          {-50, 0, kShare, 5, many + 5},
+          {-50, 3, kShare, 0, 3},
+          {-50, 3, 0, 0, 3},
+          {score + 0.6, 0, kShare, 0, 0},
+          // exp(threshold) stands for five of the 7.4 (or of the 20.1).
+          {score + double(reach) + std::log(5 / 7.4), 0, kShare, 0, reach > 0 ? size_t{7} : size_t{3}},
+          {-50, 0, 1000.0f, 0, 1}};
+      for (const Want& want : wants) {
+        const Scan out = scan(one, q, 1, {static_cast<float>(want.threshold)}, {0.0f}, 100, *make(2), want.top_j,
+                              want.share, want.n_free);
+        std::vector<int32_t> ids;
+        for (int32_t u = 0; u < 100 && ids.size() < want.n; ++u) {
+          if (u != 2 && (u != 50 || want.n == 99)) ids.push_back(u);
+        }
+        EXPECT_EQ(out.ids[0], ids) << "threshold " << want.threshold << " reach " << reach << " want " << want.n;
+        double mass = 0;
+        for (int32_t u = 0; u < 100; ++u) {
+          if (u == 2 || std::binary_search(ids.begin(), ids.end(), u)) continue;
+          mass += std::exp(true_score(one[0], q.data(), u, double(0.3f)) + double(reach));
+        }
+        EXPECT_GE(double(out.omitted[0]), mass * (1 - 1e-9));
+        EXPECT_LE(double(out.omitted[0]), 1.1 * mass);
+      }
+    });
+  }
 }
 
 }  // namespace

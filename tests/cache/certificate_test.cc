@@ -215,7 +215,10 @@ std::vector<Variant> variants() {
   // Few bytes for few coordinates: bounds of the small layouts are as loose as those of a model.
   return {
       {"sound", {{"mode", 1}, {"code_bytes", 8}, {"refine_bytes", 16}}},
+      {"sound_raised", {{"mode", 1}, {"code_bytes", 8}, {"refine_bytes", 16}, {"raise_after", 0}}},
+      {"sound_alone", {{"mode", 1}, {"code_bytes", 8}, {"refine_bytes", 16}, {"raise_after", -1}, {"margin", 0.5}}},
       {"calibrated", {{"mode", 0}, {"code_bytes", 8}, {"refine_bytes", 16}, {"n_refit", 2}}},
+      {"calibrated_raised", {{"mode", 0}, {"code_bytes", 12}, {"refine_bytes", 8}, {"raise_after", 0}}},
       {"calibrated_max", {{"mode", 0}, {"code_bytes", 12}, {"refine_bytes", 0}, {"rule", 1}, {"margin", 0}}},
       {"through", {{"mode", 2}, {"code_bytes", 12}}},
       {"through_refined", {{"mode", 2}, {"code_bytes", 8}, {"refine_bytes", 24}, {"margin", -2}}},

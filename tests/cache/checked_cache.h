@@ -8,6 +8,7 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -57,6 +58,7 @@ class CheckedCache final : public LayerCache {
     sound_ = setting("mode") == 1;
     by_max_ = setting("rule") == 1;
     margin_ = static_cast<float>(setting("margin"));
+    raises_ = !by_max_ && settings.contains("raise_after") && setting("raise_after") >= 0 && setting("codec") == 0;
     twin_ = inner_->policy().create_index(layout());
   }
 
@@ -236,7 +238,8 @@ class CheckedCache final : public LayerCache {
     for (int32_t i = 0; i < h; ++i) {
       const auto at = static_cast<size_t>(i);
       const float mark = by_max_ ? kept_max[at] : attended[at];
-      check_left_out(heads[at], left, mark - margin_, attended[at], n_left > 0 ? omitted[at] : 0.0f);
+      const double threshold = raised(heads[at], double(mark - margin_), std::span(ids.data(), size_t(n_ids)));
+      check_left_out(heads[at], left, threshold, attended[at], n_left > 0 ? omitted[at] : 0.0f);
     }
     const bool same = step.n_recalled == n_archived - n_left && step.n_overflowed == (n_fired > twin_->max_recall());
     if (!same) ++checks.n_differ;
@@ -248,17 +251,28 @@ class CheckedCache final : public LayerCache {
     return {};
   }
 
+  /// The threshold with what was recalled: rows count by their true scores, and all of them, so it is never below the
+  /// index's own.
+  double raised(const Head& head, double threshold, std::span<const int32_t> recalled) const {
+    if (!raises_) return threshold;
+    double most = threshold, sum = 0;
+    for (const int32_t u : recalled) most = std::max(most, head.score[static_cast<size_t>(u)] - double(margin_));
+    if (most == -INFINITY) return most;
+    for (const int32_t u : recalled) sum += std::exp(head.score[static_cast<size_t>(u)] - double(margin_) - most);
+    return most + std::log(sum + std::exp(threshold - most));
+  }
+
   /// What the index alone says of one head: the promise, and the bound on what it leaves out.
-  void check_left_out(const Head& head, const std::vector<uint8_t>& left, float threshold, float reference,
+  void check_left_out(const Head& head, const std::vector<uint8_t>& left, double threshold, float reference,
                       float bound) {
     double mass = 0;
     for (size_t u = 0; u < left.size(); ++u) {
       if (left[u] == 0) continue;
       mass += std::exp(head.score[u] - double(reference));
-      const double over = head.score[u] - double(threshold);
+      const double over = head.score[u] - threshold;
       if (!sound_) continue;
       checks.promise = std::max(checks.promise, over);
-      if (over > 0) broken(&checks.n_broken_promise, "row left out", head.score[u], double(threshold));
+      if (over > 0) broken(&checks.n_broken_promise, "row left out", head.score[u], threshold);
     }
     if (std::isnan(bound)) return;  // no bound is known
     if (std::isfinite(bound)) ++checks.n_bounds;
@@ -323,7 +337,7 @@ class CheckedCache final : public LayerCache {
   std::unique_ptr<LayerCache> inner_;
   std::unique_ptr<RecallIndex> twin_;
   std::vector<double> rows_;
-  bool sound_ = false, by_max_ = false;
+  bool sound_ = false, by_max_ = false, raises_ = false;
   float margin_ = 0;
 };
 

@@ -166,6 +166,13 @@ class CliTest(unittest.TestCase):
         raw = self.run_vestige("ask", self.context, "stormy", "-n", 4, "--raw", "--json")
         self.assertEqual(json.loads(raw.stdout)["answers"][0]["question_tokens"], 6)
 
+    def test_empty_questions_are_refused(self):
+        for questions in ([""], ["Who?", ""], [" \n"], ["", "--raw"]):
+            done = self.run_vestige("ask", self.context, *questions, "-n", 2)
+            self.expect(done, INPUT, "question is empty")
+            self.assertEqual(done.stdout, b"")
+        self.expect(self.run_vestige("ask", self.context, "\n", "--raw", "-n", 2), OK)
+
     def test_ask_under_another_policy(self):
         done = self.run_vestige("ask", self.context, "Who?", "-n", 2, "--policy", "full", "--json")
         self.expect(done, OK)

@@ -110,12 +110,19 @@ struct ScanCodesParams {
   /// [b, h] f32: unit of `omitted`; the log-sum-exp of the attended rows is the natural one. Not finite: omitted =
   /// +inf.
   ConstTensorView reference;
-  int32_t top_j = 0;   ///< rows a head may fire, those of highest bound (ties: the lower id); 0 = any number
-  TensorView ids;      ///< [b, capacity] i32, out: the first `capacity` fired ids, ascending
-  TensorView n_ids;    ///< [b] i32, out: min(fired, capacity)
-  TensorView n_fired;  ///< [b] i32, out: all fired; > capacity means overflow
+  /// With top_j or share above 0 not every row that fires joins. For each head, rows come in falling order of bound
+  /// (ties: the lower id; no number: first), at most top_j of them, and end with the first whose bound does not exceed
+  ///   log(exp(threshold) + share sum exp(least score)),   least score = max over stages of
+  ///                                        coded score - slack_h - z[s] scale ||dual q||_{M_g^-1} norm_s[u, g]
+  /// summed over the rows before it but for the first n_free, and rounded down. A row joins if it does for any head.
+  int32_t top_j = 0;   ///< 0 = any number
+  float share = 0;     ///< >= 0; 0 = the threshold stays where it is
+  int32_t n_free = 0;  ///< >= 0
+  TensorView ids;      ///< [b, capacity] i32, out: the first `capacity` ids that joined, ascending
+  TensorView n_ids;    ///< [b] i32, out: min(joined, capacity)
+  TensorView n_fired;  ///< [b] i32, out: all that joined; > capacity means overflow
   TensorView n_stage;  ///< [b, 2] i64, out: codes read, by stage
-  /// [b, h] f32, out: >= sum over rows neither kept nor fired of exp(true score - reference), by the sound bounds (z =
+  /// [b, h] f32, out: >= sum over rows neither kept nor joined of exp(true score - reference), by the sound bounds (z =
   /// 1)
   TensorView omitted;
   float scale = 1.0f;

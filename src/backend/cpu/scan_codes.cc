@@ -26,6 +26,7 @@ struct Job {
   const float *threshold = nullptr, *reference = nullptr;  // [n_packs * kCodePack], padded
   float* image = nullptr;                                  // both of them
   int64_t n_heads = 0;                                     // padded
+  bool picks = false;                                      // not every row that passes joins
   int64_t runs_per_page = 0, first_run = 0, n_runs = 0;
   bool has_second = false;
   const int64_t* group = nullptr;  // of each head
@@ -34,20 +35,20 @@ struct Job {
 /// What a run leaves behind.
 struct RunOut {
   int32_t* fired = nullptr;  // [kRunRows]
-  float* bound = nullptr;    // [kRunRows, n_heads], only with top_j
+  float* bounds = nullptr;   // [kRunRows, 3, n_heads]: bound, sound bound and least score, only where rows are picked
   float* omitted = nullptr;  // [n_heads]
   int32_t n_fired = 0, n_second = 0, n_first = 0;
 };
 
 /// Rows of a run that stage 0 let pass, [head][kRunRows].
 struct Passed {
-  float *score, *bound, *sound;
+  float *score, *bound, *sound, *least;
   int32_t* row;  // in the page
   int64_t n = 0;
 };
 
 struct Scratch {
-  float *score, *bound, *sound;  // [n_heads, kTileRows]
+  float *score, *bound, *sound, *least;  // [n_heads, kTileRows]
   Passed passed;
 };
 
@@ -80,14 +81,19 @@ HWY_INLINE void bound_part(const Job& job, int64_t s, const Units& units, const 
         const int64_t head = pack * kCodePack + first + i;
         if (head >= job.query.h) break;
         const VC reach = hn::Mul(hn::Set(d, w.norm[first + i]), norms(job.group[head]));
-        VC sum = score[i], least_bound, least_sound;
-        base(head, sum, least_bound, least_sound);
-        const VC centre = hn::Add(sum, hn::Set(d, w.slack[first + i]));
+        VC sum = score[i], least_bound, least_sound, most_least;
+        base(head, sum, least_bound, least_sound, most_least);
+        const VC slack = hn::Set(d, w.slack[first + i]), centre = hn::Add(sum, slack);
         // 0 * infinity is not a number, which fires: z = 0 and no bound do not go together.
         VC bound = hn::MulAdd(z, reach, centre), sound = hn::Add(centre, reach);
         if (s > 0) {
           bound = hn::IfThenElse(hn::Lt(least_bound, bound), least_bound, bound);
           sound = hn::IfThenElse(hn::Lt(least_sound, sound), least_sound, sound);
+        }
+        if (job.picks) {
+          VC least = hn::NegMulAdd(z, reach, hn::Sub(sum, slack));
+          if (s > 0) least = hn::IfThenElse(hn::Lt(least, most_least), most_least, least);
+          hn::StoreU(least, d, to.least + head * kTileRows + at);
         }
         hn::StoreU(sum, d, to.score + head * kTileRows + at);
         hn::StoreU(bound, d, to.bound + head * kTileRows + at);
@@ -112,11 +118,18 @@ HWY_INLINE void add_omitted(const Job& job, const Scratch& s, int64_t at, hn::Ma
   }
 }
 
-HWY_INLINE void copy_row(const Scratch& s, int64_t n_heads, int64_t lane, float* to) {
-  for (int64_t head = 0; head < n_heads; ++head) to[head] = s.bound[head * kTileRows + lane];
+HWY_INLINE void fire(const Job& job, const Scratch& s, int64_t lane, int64_t id, RunOut& out) {
+  if (job.picks) {
+    float* to = out.bounds + out.n_fired * 3 * job.n_heads;
+    for (const float* from : {s.bound, s.sound, s.least}) {
+      for (int64_t head = 0; head < job.query.h; ++head) to[head] = from[head * kTileRows + lane];
+      to += job.n_heads;
+    }
+  }
+  out.fired[out.n_fired++] = static_cast<int32_t>(id);
 }
 
-HWY_NOINLINE void scan_second(const Job& job, int64_t page, Scratch& s, RunOut& out, VC* sums, bool keep_bounds) {
+HWY_NOINLINE void scan_second(const Job& job, int64_t page, Scratch& s, RunOut& out, VC* sums) {
   const DC d;
   const DCI di;
   const CodeStage& stage = job.set->stages[1];
@@ -131,19 +144,18 @@ HWY_NOINLINE void scan_second(const Job& job, int64_t page, Scratch& s, RunOut& 
     }
     const RowUnits rows = {base, hn::Load(di, offsets)};
     hn::Mask<DC> hit = hn::MaskFromVec(hn::Zero(d));
-    const auto from_first = [&](int64_t head, VC& sum, VC& least_bound, VC& least_sound) HWY_ATTR {
+    const auto from_first = [&](int64_t head, VC& sum, VC& least_bound, VC& least_sound, VC& most_least) HWY_ATTR {
       const int64_t from = head * kRunRows + begin;
       sum = hn::Add(hn::LoadU(d, p.score + from), sum);
       least_bound = hn::LoadU(d, p.bound + from);
       least_sound = hn::LoadU(d, p.sound + from);
+      most_least = hn::LoadU(d, p.least + from);
     };
     const auto norms = [&](int64_t group) HWY_ATTR { return row_norms(rows, units, group); };
     bound_part(job, 1, rows, norms, from_first, 0, s, hit);
     const uint32_t there = (1u << n) - 1u, fired = bits_of(hit, 0) & there;
     for (int64_t i = 0; i < n; ++i) {
-      if ((fired >> i & 1) == 0) continue;
-      if (keep_bounds) copy_row(s, job.n_heads, i, out.bound + out.n_fired * job.n_heads);
-      out.fired[out.n_fired++] = static_cast<int32_t>(page * job.set->pages.page_rows) + p.row[begin + i];
+      if ((fired >> i & 1) != 0) fire(job, s, i, page * job.set->pages.page_rows + p.row[begin + i], out);
     }
     add_omitted(job, s, 0, mask_of(there & ~fired, 0), sums);
   }
@@ -151,8 +163,7 @@ HWY_NOINLINE void scan_second(const Job& job, int64_t page, Scratch& s, RunOut& 
 }
 
 /// One tile of stage 0; rows that pass go to the list, or fire if there is no second stage.
-HWY_INLINE void scan_tile(const Job& job, int64_t page, int64_t tile, Scratch& s, RunOut& out, VC* sums,
-                          bool keep_bounds) {
+HWY_INLINE void scan_tile(const Job& job, int64_t page, int64_t tile, Scratch& s, RunOut& out, VC* sums) {
   const DC d;
   const CodeStage& stage = job.set->stages[0];
   const int64_t n_groups = job.set->transform.metric.dim(0);
@@ -163,7 +174,7 @@ HWY_INLINE void scan_tile(const Job& job, int64_t page, int64_t tile, Scratch& s
   uint32_t passed = 0;
   for (int64_t at = 0; at < kTileRows; at += kPartRows) {
     hn::Mask<DC> hit = hn::MaskFromVec(hn::Zero(d));
-    const auto nothing = [](int64_t, VC&, VC&, VC&) HWY_ATTR {};
+    const auto nothing = [](int64_t, VC&, VC&, VC&, VC&) HWY_ATTR {};
     const auto norms = [&](int64_t group) HWY_ATTR { return tile_norms(norms_at + group * kTileRows + at); };
     bound_part(job, 0, TileUnits{units + at * 4}, norms, nothing, at, s, hit);
     passed |= bits_of(hit, at) & open;
@@ -174,8 +185,7 @@ HWY_INLINE void scan_tile(const Job& job, int64_t page, int64_t tile, Scratch& s
     const int lane = std::countr_zero(passed);
     const auto row = static_cast<int32_t>(tile * kTileRows + lane);
     if (!job.has_second) {
-      if (keep_bounds) copy_row(s, job.n_heads, lane, out.bound + out.n_fired * job.n_heads);
-      out.fired[out.n_fired++] = static_cast<int32_t>(page * job.set->pages.page_rows) + row;
+      fire(job, s, lane, page * job.set->pages.page_rows + row, out);
       continue;
     }
     Passed& p = s.passed;
@@ -184,6 +194,7 @@ HWY_INLINE void scan_tile(const Job& job, int64_t page, int64_t tile, Scratch& s
       p.score[to] = s.score[from];
       p.bound[to] = s.bound[from];
       p.sound[to] = s.sound[from];
+      if (job.picks) p.least[to] = s.least[from];
     }
     p.row[p.n++] = row;
   }
@@ -191,64 +202,105 @@ HWY_INLINE void scan_tile(const Job& job, int64_t page, int64_t tile, Scratch& s
 
 constexpr int64_t kMaxHeads = 256;
 
-HWY_NOINLINE void scan_run(const Job& job, int64_t run, Scratch s, RunOut& out, bool keep_bounds) {
+HWY_NOINLINE void scan_run(const Job& job, int64_t run, Scratch s, RunOut& out) {
   const DC d;
   const CodePages& pages = job.set->pages;
   const int64_t page = run / job.runs_per_page, first = run % job.runs_per_page * kRunTiles;
   const int64_t end = first + tiles_from(pages, page, first, kRunTiles);
   VC sums[kMaxHeads];
   for (int64_t head = 0; head < job.query.h; ++head) sums[head] = hn::Zero(d);
-  for (int64_t tile = first; tile < end; ++tile) scan_tile(job, page, tile, s, out, sums, keep_bounds);
-  if (s.passed.n > 0) scan_second(job, page, s, out, sums, keep_bounds);
+  for (int64_t tile = first; tile < end; ++tile) scan_tile(job, page, tile, s, out, sums);
+  if (s.passed.n > 0) scan_second(job, page, s, out, sums);
   for (int64_t head = 0; head < job.query.h; ++head) {
     out.omitted[head] = hn::GetLane(hn::SumOfLanes(d, sums[head]));
   }
 }
 
-/// Ids that some head counts among its top_j fired rows; adds what the others might have weighed to `omitted`.
-std::vector<int32_t> cap_rows(const Job& job, std::vector<int32_t> ids, const std::vector<const float*>& bounds,
-                              int32_t top_j, double* omitted) {
-  std::vector<uint8_t> wanted(ids.size());
-  std::vector<int32_t> order;
+/// A head's threshold as rows join: log(exp(threshold) + share sum exp(least score)), never above it.
+class RisingThreshold {
+ public:
+  RisingThreshold(float threshold, float share)
+      : value_(double(threshold)), log_share_(share > 0 ? std::log(double(share)) : -INFINITY) {}
+
+  bool passes(float bound) const { return !(double(bound) <= value_); }
+
+  /// Each sum loses more than it may have been rounded up by.
+  void add(float least) {
+    double x = double(least) + log_share_;
+    x -= 1e-15 * (1e3 + std::abs(x));
+    if (!(x < INFINITY) || x == -INFINITY) return;  // no number: the row's weight is not known
+    const double high = std::max(x, value_), low = std::min(x, value_);
+    const double sum = high + std::log1p(std::exp(low - high));
+    value_ = std::max(value_, sum - 1e-15 * (1 + std::abs(sum)));
+  }
+
+ private:
+  double value_, log_share_;
+};
+
+/// Rows that passed, in the order of their ids.
+struct Fired {
+  std::vector<int32_t> ids;
+  std::vector<const float*> bounds;  // as in RunOut
+};
+
+/// Leaves the rows that join for some head; adds what the others may weigh to `omitted`.
+void pick_rows(const ScanCodesParams& p, const Job& job, int64_t b, Fired* fired, double* omitted) {
+  std::vector<uint8_t> wanted(fired->ids.size());
+  std::vector<std::pair<float, int32_t>> heap;  // bound, place
+  const auto after = [](const std::pair<float, int32_t>& x, const std::pair<float, int32_t>& y) {
+    if (std::isnan(x.first) != std::isnan(y.first)) return std::isnan(y.first);
+    return x.first < y.first || (!(x.first > y.first) && x.second > y.second);
+  };
   for (int64_t head = 0; head < job.query.h; ++head) {
-    order.clear();
-    for (size_t i = 0; i < ids.size(); ++i) {
-      if (!(bounds[i][head] <= job.threshold[head])) order.push_back(static_cast<int32_t>(i));
+    if (job.threshold[head] == std::numeric_limits<float>::infinity()) continue;
+    RisingThreshold threshold(job.threshold[head], p.share);
+    heap.clear();
+    for (size_t i = 0; i < fired->ids.size(); ++i) {
+      const float bound = fired->bounds[i][head];
+      if (threshold.passes(bound)) heap.emplace_back(bound, static_cast<int32_t>(i));
     }
-    const auto n = std::min<size_t>(order.size(), static_cast<size_t>(top_j));
-    std::partial_sort(order.begin(), order.begin() + static_cast<ptrdiff_t>(n), order.end(), [&](int32_t a, int32_t b) {
-      const float x = bounds[static_cast<size_t>(a)][head], y = bounds[static_cast<size_t>(b)][head];
-      if (std::isnan(x) != std::isnan(y)) return std::isnan(x);
-      return x > y || (!(x < y) && a < b);
-    });
-    for (size_t i = 0; i < n; ++i) wanted[static_cast<size_t>(order[i])] = 1;
+    std::make_heap(heap.begin(), heap.end(), after);
+    for (int64_t n = 0; !heap.empty() && (p.top_j == 0 || n < p.top_j); ++n) {
+      std::pop_heap(heap.begin(), heap.end(), after);
+      const auto [bound, place] = heap.back();
+      heap.pop_back();
+      if (!threshold.passes(bound)) break;
+      wanted[static_cast<size_t>(place)] = 1;
+      if (n >= p.n_free) threshold.add(fired->bounds[static_cast<size_t>(place)][2 * job.n_heads + head]);
+    }
   }
-  std::vector<int32_t> out;
-  for (size_t i = 0; i < ids.size(); ++i) {
-    if (wanted[i] != 0) out.push_back(ids[i]);
+  size_t n = 0;
+  const float* reference = p.reference.as<float>() + b * job.query.h;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    if (wanted[i] != 0) {
+      fired->ids[n++] = fired->ids[i];
+      continue;
+    }
+    for (int64_t head = 0; head < job.query.h; ++head) {
+      const double over = double(fired->bounds[i][job.n_heads + head]) - double(reference[head]);
+      omitted[head] += std::isnan(over) ? INFINITY : std::exp(over);
+    }
   }
-  // Rows that were cut off are bounded by +inf rather than by a sum: nobody asks for a certificate with a cap.
-  if (out.size() < ids.size()) std::fill_n(omitted, job.query.h, std::numeric_limits<double>::infinity());
-  return out;
+  fired->ids.resize(n);
 }
 
 void collect(const ScanCodesParams& p, const Job& job, int64_t b, const std::vector<RunOut>& runs) {
   const int64_t capacity = p.ids.dim(1);
   std::vector<double> omitted(static_cast<size_t>(job.query.h));
-  std::vector<int32_t> ids;
-  std::vector<const float*> bounds;
+  Fired fired;
   int64_t n_stage[2] = {};
   for (int64_t run = job.first_run; run < job.first_run + job.n_runs; ++run) {
     const RunOut& r = runs[static_cast<size_t>(run)];
-    ids.insert(ids.end(), r.fired, r.fired + r.n_fired);
-    for (int32_t i = 0; p.top_j > 0 && i < r.n_fired; ++i) bounds.push_back(r.bound + i * job.n_heads);
+    fired.ids.insert(fired.ids.end(), r.fired, r.fired + r.n_fired);
+    for (int32_t i = 0; job.picks && i < r.n_fired; ++i) fired.bounds.push_back(r.bounds + i * 3 * job.n_heads);
     n_stage[0] += r.n_first;
     n_stage[1] += r.n_second;
     for (int64_t head = 0; head < job.query.h; ++head) omitted[static_cast<size_t>(head)] += double(r.omitted[head]);
   }
-  if (p.top_j > 0) ids = cap_rows(job, std::move(ids), bounds, p.top_j, omitted.data());
-  const auto total = static_cast<int64_t>(ids.size()), n = std::min(total, capacity);
-  std::copy_n(ids.begin(), n, p.ids.as<int32_t>() + b * capacity);
+  if (job.picks) pick_rows(p, job, b, &fired, omitted.data());
+  const auto total = static_cast<int64_t>(fired.ids.size()), n = std::min(total, capacity);
+  std::copy_n(fired.ids.begin(), n, p.ids.as<int32_t>() + b * capacity);
   p.n_ids.as<int32_t>()[b] = static_cast<int32_t>(n);
   p.n_fired.as<int32_t>()[b] = static_cast<int32_t>(total);
   std::copy_n(n_stage, 2, p.n_stage.as<int64_t>() + b * 2);
@@ -270,6 +322,7 @@ Status scan(const ScanCodesParams& p, Stream& stream) {
     Job& job = jobs[static_cast<size_t>(i)];
     job.set = &p.sets[static_cast<size_t>(i)];
     job.n_heads = n_heads;
+    job.picks = p.top_j > 0 || p.share > 0;
     job.has_second = job.set->stages.size() > 1;
     const CodeRuns runs(job.set->pages);
     job.runs_per_page = runs.per_page;
@@ -279,9 +332,10 @@ Status scan(const ScanCodesParams& p, Stream& stream) {
     n_query += code_query_floats(*job.set, h, kDot) + line_floats(2 * n_heads);
   }
   const int64_t tile = line_floats(n_heads * kTileRows), list = line_floats(n_heads * kRunRows);
-  const int64_t each = 3 * tile + 3 * list + line_floats(kRunRows);
+  const bool picks = p.top_j > 0 || p.share > 0;
+  const int64_t each = 4 * tile + 4 * list + line_floats(kRunRows);
   const int64_t per_run =
-      line_floats(kRunRows) + line_floats(n_heads) + (p.top_j > 0 ? line_floats(kRunRows * n_heads) : 0);
+      line_floats(kRunRows) + line_floats(n_heads) + (picks ? line_floats(kRunRows * 3 * n_heads) : 0);
   VESTIGE_ASSIGN(float* const memory,
                  scratch_floats(ScratchSlot::kOp, n_query + each * stream.n_threads() + per_run * n_runs));
   Slices slices(memory);
@@ -306,7 +360,7 @@ Status scan(const ScanCodesParams& p, Stream& stream) {
   for (RunOut& run : runs) {
     run.fired = reinterpret_cast<int32_t*>(slices.take(kRunRows));
     run.omitted = slices.take(n_heads);
-    if (p.top_j > 0) run.bound = slices.take(kRunRows * n_heads);
+    if (picks) run.bounds = slices.take(kRunRows * 3 * n_heads);
   }
   stream.pool()->run(n_runs, [&](int64_t run, int32_t thread) {
     const auto after =
@@ -314,10 +368,12 @@ Status scan(const ScanCodesParams& p, Stream& stream) {
     const Job& job = *(after - 1);
     Slices mine(own + each * thread);
     Scratch s = {};
-    for (float** part : {&s.score, &s.bound, &s.sound}) *part = mine.take(n_heads * kTileRows);
-    for (float** part : {&s.passed.score, &s.passed.bound, &s.passed.sound}) *part = mine.take(n_heads * kRunRows);
-    s.passed.row = reinterpret_cast<int32_t*>(mine.take(kRunRows));
-    scan_run(job, run - job.first_run, s, runs[static_cast<size_t>(run)], p.top_j > 0);
+    for (float** part : {&s.score, &s.bound, &s.sound, &s.least}) *part = mine.take(n_heads * kTileRows);
+    Passed& passed = s.passed;
+    for (float** part : {&passed.score, &passed.bound, &passed.sound, &passed.least})
+      *part = mine.take(n_heads * kRunRows);
+    passed.row = reinterpret_cast<int32_t*>(mine.take(kRunRows));
+    scan_run(job, run - job.first_run, s, runs[static_cast<size_t>(run)]);
   });
   for (int64_t i = 0; i < b; ++i) collect(p, jobs[static_cast<size_t>(i)], i, runs);
   return {};

@@ -11,26 +11,50 @@ namespace {
 
 struct Fired {
   int32_t id;
-  std::vector<double> bound;
+  std::vector<double> bound, sound, least;  // [h]
 };
 
-/// Keeps, for each head, the top_j fired rows of highest bound.
-std::vector<Fired> cap(const std::vector<Fired>& fired, const float* threshold, int64_t h, int32_t top_j) {
+/// The fired rows that join for some head; adds what the others may weigh to `omitted`.
+std::vector<Fired> pick(const std::vector<Fired>& fired, const ScanCodesParams& p, int64_t b,
+                        std::vector<double>* omitted) {
+  const int64_t h = p.q.dim(1);
+  const float *threshold = p.threshold.as<float>() + b * h, *reference = p.reference.as<float>() + b * h;
   std::vector<uint8_t> wanted(fired.size());
-  for (int64_t head = 0; head < h; ++head) {
+  for (size_t head = 0; head < static_cast<size_t>(h); ++head) {
     std::vector<size_t> order;
     for (size_t i = 0; i < fired.size(); ++i) {
-      if (!(fired[i].bound[static_cast<size_t>(head)] <= double(threshold[head]))) order.push_back(i);
+      if (threshold[head] != INFINITY && !(fired[i].bound[head] <= double(threshold[head]))) order.push_back(i);
     }
-    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-      const double x = fired[a].bound[static_cast<size_t>(head)], y = fired[b].bound[static_cast<size_t>(head)];
+    std::stable_sort(order.begin(), order.end(), [&](size_t i, size_t k) {
+      const double x = fired[i].bound[head], y = fired[k].bound[head];
       return std::isnan(x) != std::isnan(y) ? std::isnan(x) : x > y;
     });
-    for (size_t i = 0; i < std::min(order.size(), static_cast<size_t>(top_j)); ++i) wanted[order[i]] = 1;
+    double raised = double(threshold[head]);
+    std::vector<double> terms = {raised};
+    for (size_t i = 0; i < order.size(); ++i) {
+      const Fired& row = fired[order[i]];
+      if (row.bound[head] <= raised || (p.top_j > 0 && i >= static_cast<size_t>(p.top_j))) break;
+      wanted[order[i]] = 1;
+      if (p.share == 0 || i < static_cast<size_t>(p.n_free) || !std::isfinite(row.least[head])) continue;
+      terms.push_back(row.least[head] + std::log(double(p.share)));
+      const double most = *std::max_element(terms.begin(), terms.end());
+      double sum = 0;
+      for (const double x : terms) sum += std::exp(x - most);
+      // 1e-12: more than what doubles round.
+      const double next = most + std::log(sum);
+      raised = std::max(raised, next - 1e-12 * (1 + std::abs(next)));
+    }
   }
   std::vector<Fired> out;
   for (size_t i = 0; i < fired.size(); ++i) {
-    if (wanted[i] != 0) out.push_back(fired[i]);
+    if (wanted[i] != 0) {
+      out.push_back(fired[i]);
+      continue;
+    }
+    for (size_t head = 0; head < omitted->size(); ++head) {
+      const double over = fired[i].sound[head] - double(reference[head]);
+      (*omitted)[head] += std::isnan(over) ? INFINITY : std::exp(over);
+    }
   }
   return out;
 }
@@ -52,6 +76,7 @@ Status scan_codes(const ScanCodesParams& p, Stream&) {
     for (int64_t u = 0; u < set.pages.n_rows; ++u) {
       if (set.kept != nullptr && set.kept[u] != 0) continue;
       std::vector<double> t(static_cast<size_t>(d)), bound(static_cast<size_t>(h), INFINITY), sound = bound;
+      std::vector<double> least(static_cast<size_t>(h), -INFINITY);
       bool hit = true;
       for (size_t s = 0; s < set.stages.size() && hit; ++s) {
         ++n_stage[s];
@@ -65,17 +90,15 @@ Status scan_codes(const ScanCodesParams& p, Stream&) {
           const double by_stage = score + double(set.z[s]) * reach;
           if (!(bound[i] < by_stage)) bound[i] = by_stage;
           if (!(sound[i] < score + reach)) sound[i] = score + reach;
+          const double low = score - 2 * heads[i].slack - double(set.z[s]) * reach;
+          if (!(low < least[i])) least[i] = low;
           hit = hit || (threshold[i] != INFINITY && !(bound[i] <= double(threshold[i])));
         }
       }
-      if (hit) fired.push_back({static_cast<int32_t>(u), bound});
+      if (hit) fired.push_back({static_cast<int32_t>(u), bound, sound, least});
       for (size_t i = 0; i < heads.size() && !hit; ++i) omitted[i] += std::exp(sound[i] - double(reference[i]));
     }
-    if (p.top_j > 0) {
-      const size_t n = fired.size();
-      fired = cap(fired, threshold, h, p.top_j);
-      if (fired.size() < n) std::fill(omitted.begin(), omitted.end(), INFINITY);
-    }
+    if (p.top_j > 0 || p.share > 0) fired = pick(fired, p, b, &omitted);
     const auto total = static_cast<int64_t>(fired.size()), n = std::min(total, capacity);
     for (int64_t i = 0; i < n; ++i) p.ids.as<int32_t>()[b * capacity + i] = fired[static_cast<size_t>(i)].id;
     p.n_ids.as<int32_t>()[b] = static_cast<int32_t>(n);

@@ -18,6 +18,10 @@ struct CodecScan {
   ConstTensorView threshold;         ///< [1, h] f32
   float z[2] = {1, 1};
   int32_t top_j = 0;  ///< rows a head may fire; 0 = any number
+  /// What rows that join add to a head's threshold: see ScanCodesParams. The sketch, which has no least scores, adds
+  /// none.
+  float share = 0;
+  int32_t n_free = 0;
 };
 
 /// Queries to calibrate z with.

@@ -13,6 +13,9 @@ namespace {
 
 constexpr int64_t kMostSteps = int64_t{1} << 48;  // that a file may say; a multiple of the window's
 
+/// exp(-margin), never above it.
+float share_of(float margin) { return static_cast<float>(std::exp(-double(margin)) * (1 - 1e-6)); }
+
 }  // namespace
 
 VestigeIndex::VestigeIndex(const RecallSettings& settings, std::unique_ptr<IndexCodec> codec)
@@ -67,6 +70,8 @@ Status VestigeIndex::learn(const CodecQueries& queries, Stream& stream) {
 }
 
 Status VestigeIndex::fit(const RecallFit& fit, Stream& stream) {
+  // There is nothing to recall, and the transform is megabytes: it is built when a step first needs it.
+  if (fit.n_closed == 0) return {};
   VESTIGE_TRY(codec_->fit(fit, stream));
   return calibrate(fit, stream);
 }
@@ -115,10 +120,13 @@ Status VestigeIndex::recall(const RecallStep& step, Stream& stream) {
       if (open_[i] == 0) threshold_[i] = INFINITY;
     }
   }
+  const bool raises = settings_.rule == RecallRule::kMass && settings_.raise_after >= 0;
   const CodecScan scan = {.step = &step,
                           .threshold = ConstTensorView(threshold_.data(), DType::kF32, {1, h}),
                           .z = {z_[0], z_[1]},
-                          .top_j = settings_.top_j};
+                          .top_j = settings_.top_j,
+                          .share = raises ? share_of(settings_.margin) : 0,
+                          .n_free = std::max(settings_.raise_after, 0)};
   VESTIGE_TRY(codec_->scan(scan, stream));
   return refit(step, stream);
 }

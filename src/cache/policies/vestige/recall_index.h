@@ -21,7 +21,8 @@ enum class ZQuantile : uint8_t { kLargest, kOrder };
 struct RecallSettings {
   RecallMode mode = RecallMode::kCalibrated;
   RecallRule rule = RecallRule::kMass;
-  float margin = 2.0f;  ///< nats below the threshold's own mark that still fire
+  float margin = 2.0f;       ///< nats below the threshold's own mark that still fire
+  int32_t raise_after = 32;  ///< rule mass: rows of a head beyond these raise its threshold as they join; -1 = none
   int32_t top_j = 0;
   int32_t n_calibrate = 256;  ///< tokens
   int32_t max_recall = 4096;  ///< rows

@@ -300,6 +300,8 @@ Status RowCodec::scan(const CodecScan& scan, Stream& stream) {
                           .threshold = scan.threshold,
                           .reference = step.attended_lse,
                           .top_j = scan.top_j,
+                          .share = scan.share,
+                          .n_free = scan.n_free,
                           .ids = step.ids,
                           .n_ids = step.n_ids,
                           .n_fired = step.n_fired,

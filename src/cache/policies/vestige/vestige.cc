@@ -102,6 +102,7 @@ Result<VestigeSettings> read_settings(const PolicyConfig& config) {
   VESTIGE_ASSIGN(r.n_calibrate, whole_setting(config, "n_calibrate"));
   VESTIGE_ASSIGN(r.max_recall, whole_setting(config, "max_recall"));
   VESTIGE_ASSIGN(r.top_j, whole_setting(config, "top_j"));
+  VESTIGE_ASSIGN(r.raise_after, whole_setting(config, "raise_after"));
   VESTIGE_ASSIGN(r.n_refit, whole_setting(config, "n_refit"));
   r.margin = static_cast<float>(config.settings.at("margin"));
   r.tau = config.settings.at("tau");
@@ -128,6 +129,8 @@ PolicyInfo vestige_info() {
               "rule", {"mass", "max"},
               "a row is recalled if its bound passes log-sum-exp of the attended rows, or the best kept row's score"),
           {"margin", 2, -64, 64, "nats below that mark at which a row is recalled"},
+          {"raise_after", 32, -1, 1 << 20,
+           "rows that join for a head beyond this many count as attended (rule mass, codec klt); -1 = none does"},
           {"top_j", 0, 0, 1 << 20, "most rows a head may recall in a step, those of highest bound; 0 = any number"},
           {"code_bytes", -1, -1, 1024, "bytes of the code read for every archived row; -1 = 72, in mode through 108"},
           {"refine_bytes", -1, -1, 1024,
