@@ -17,19 +17,20 @@ using testing::Shape;
 constexpr int64_t kD = 32, kRows = 300, kCoded = 256 - 32 - 4;  // less window and sinks
 const Shape kShape = {{kD, kD, DType::kF32, false}, 128, 3};
 
-BareLayer bare(const BytePlan& plan, std::vector<float> key, std::vector<float> value) {
+BareLayer bare(const BytePlan& plan, std::vector<float> key, std::vector<float> value, double variance = 1) {
   const std::vector<uint8_t> none(key.size(), 0);
   return {.layer = {.plan = plan, .anchor_positions = {}, .position_ids = {}, .key = {}, .value = {}},
           .is_anchor = {none},
           .key_utility = {std::move(key)},
-          .value_utility = {std::move(value)}};
+          .value_utility = {std::move(value)},
+          .value_variance = {variance}};
 }
 
 TEST(LayerRanking, BestOfAllHeadsForTheSumOfTheirPlans) {
   BytePlan plan;
   plan.n_key = 1;
   plan.n_value = 2;
-  LayerRanking ranking(false);
+  LayerRanking ranking(false, false);
   EXPECT_EQ(ranking.add(bare(plan, {5, 1, 4, 0}, {1, 1, 1, 1})), 0);
   EXPECT_EQ(ranking.add(bare(plan, {3, 3, 3, 2}, {1, 9, 0, 1})), 1);
   const ResidualPick first = ranking.take(0), second = ranking.take(1);
@@ -39,19 +40,34 @@ TEST(LayerRanking, BestOfAllHeadsForTheSumOfTheirPlans) {
   EXPECT_EQ(second.value[0][0], 0b0010u);
 }
 
+TEST(LayerRanking, RelativeToTheValuesOfAHead) {
+  BytePlan plan;
+  plan.n_key = plan.n_value = 1;
+  for (const bool relative : {false, true}) {
+    LayerRanking ranking(false, relative);
+    ranking.add(bare(plan, {5, 1, 4}, {7, 1, 8}, 10));
+    ranking.add(bare(plan, {3, 3, 2}, {1, 3, 0}, 2));
+    ranking.add(bare(plan, {0, 0, 0}, {0, 0, 0}, 0));  // no values: nothing to divide by
+    EXPECT_EQ(ranking.take(0).key[0][0], relative ? 0u : 0b101u);
+    EXPECT_EQ(ranking.take(1).key[0][0], relative ? 0b111u : 0b001u);
+    EXPECT_EQ(ranking.take(0).value[0][0], 0b101u);
+    EXPECT_EQ(ranking.take(1).value[0][0], 0b010u);
+  }
+}
+
 class LayerFitTest : public ::testing::Test {
  protected:
   LayerFitTest() {
     rows_[0] = testing::make_rows(kRows, kShape.layout);
     rows_[1] = testing::make_rows(kRows, kShape.layout, 9);
-    for (float& x : rows_[1]) x *= 1.25f;  // so that its residuals are worth more
+    for (float& x : rows_[1]) x *= 1.25f;  // so that its residuals are worth more as they are
   }
-  PolicyConfig config(double ratio, bool pooled) const {
+  PolicyConfig config(double ratio, bool pooled, double budget = 1) const {
     PolicyConfig c;
     c.name = "anchor";
     c.block_rows = kShape.block_rows;
     c.ratio = ratio;
-    c.settings = {{"rho", 1}, {"pooled", pooled ? 1 : 0}};
+    c.settings = {{"rho", 1}, {"pooled", pooled ? 1 : 0}, {"budget", budget}};
     return c;
   }
   /// Both heads fitted, together or each by itself.
@@ -153,6 +169,25 @@ TEST_F(LayerFitTest, EqualsCodingTheLayerInOnePiece) {
   }
 }
 
+// Values four times as large, read by weights a quarter as large, are the same model.
+TEST_F(LayerFitTest, NoScaleOfValuesChangesARelativeRanking) {
+  const auto masks = [&](double budget) {
+    std::vector<std::vector<int64_t>> out;
+    for (const MemoryStore& store : fitted(config(6, false, budget), true)) {
+      out.push_back(store.values<int64_t>("anchor0_key_mask"));
+      out.push_back(store.values<int64_t>("anchor0_value_mask"));
+    }
+    return out;
+  };
+  const auto relative = masks(0), absolute = masks(1);
+  EXPECT_NE(relative, absolute);
+  for (int64_t u = 0; u < kRows; ++u) {
+    for (int64_t j = 0; j < kD; ++j) rows_[0][static_cast<size_t>(u * 2 * kD + j)] *= 4;
+  }
+  EXPECT_EQ(masks(0), relative);
+  EXPECT_NE(masks(1), absolute);
+}
+
 TEST_F(LayerFitTest, RefusesHalfAFit) {
   const auto policy = create_policy(config(6, false), kShape.layout).value();
   const auto layer = policy->create_layer_fit();
@@ -166,7 +201,7 @@ TEST_F(LayerFitTest, RefusesHalfAFit) {
   EXPECT_EQ(c->fit_recall(q, *s_, {}, another.get()).code(), StatusCode::kInternal);
   VESTIGE_ASSERT_OK(c->fit_recall(q, *s_, {}, layer.get()));
   PolicyConfig own = config(6, false);
-  own.settings["budget"] = 1;
+  own.settings["budget"] = 2;
   EXPECT_EQ(create_policy(own, kShape.layout).value()->create_layer_fit(), nullptr);
 }
 

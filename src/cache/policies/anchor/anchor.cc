@@ -32,7 +32,7 @@ class AnchorPolicy final : public ConfiguredPolicy {
   }
   std::unique_ptr<LayerFit> create_layer_fit() const override {
     if (config().ratio == 1 || !settings_.whole_layer) return nullptr;
-    return std::make_unique<anchor::LayerRanking>(settings_.pooled);
+    return std::make_unique<anchor::LayerRanking>(settings_.pooled, settings_.relative);
   }
 
  private:
@@ -64,7 +64,8 @@ Result<anchor::IndexSettings> read_settings(const PolicyConfig& config) {
   s.utility = utility_names()[static_cast<size_t>(utility)];
   s.lean = layout == 0;
   s.pooled = pooled == 1;
-  s.whole_layer = budget == 0;
+  s.whole_layer = budget < 2;
+  s.relative = budget == 0 && s.utility != "random";
   s.rho = config.settings.at("rho");
   const int64_t most = config.block_rows - s.window - kFewestRows;
   if (s.n_sinks > most) {
@@ -103,8 +104,9 @@ PolicyInfo anchor_info() {
                "anchors of what is coded at a time; 0 = one for 128 rows, 32 at least, for half of the bytes at most"},
               {"window", 32, 0, 32, "last closed rows, kept exact beyond the ratio"},
               {"rho", 0.7, 0, 1, "share of the anchors by score; the rest is drawn"},
-              choice("budget", {"layer", "head"},
-                     "residuals of the document: the best of all heads of a layer, or of each head"),
+              choice("budget", {"relative", "absolute", "head"},
+                     "residuals of the document: the best of all heads of a layer, by error relative to a head's "
+                     "values or as it is, or of each head"),
               choice("pooled", {"off", "on"}, "residuals of keys and values: half each, or in one ranking by byte"),
           }};
 }

@@ -24,6 +24,7 @@ struct IndexSettings {
   double rho = 0.7;
   bool pooled = false;
   bool whole_layer = true;  ///< residuals of a fit: the best of all heads of the layer, else of each head
+  bool relative = true;     ///< and that by utility relative to the head's values
   std::string utility = "query_free";
   uint64_t seed = 0;
   bool operator==(const IndexSettings&) const = default;

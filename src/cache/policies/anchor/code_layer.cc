@@ -203,6 +203,9 @@ Status rank(Job* job, int64_t h, const Observed& seen, Stream& stream) {
     value_error.push_back(static_cast<float>(square));
     outlier.push_back(static_cast<float>(distance(head.value, t, mean.data())));
   }
+  double variance = 0;
+  for (const float x : outlier) variance += static_cast<double>(x) / static_cast<double>(n);
+  job->value_variance.push_back(variance);
   const std::vector<float> key_error =
       mean_square_scores({key_residual.data(), DType::kF32, {n, d}}, head, job->tokens);
   std::vector<float> key(static_cast<size_t>(n)), value(static_cast<size_t>(n));

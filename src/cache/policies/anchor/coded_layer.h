@@ -82,6 +82,7 @@ struct BareLayer {
   CodedLayer layer;                                            ///< its plan counts the residuals to come
   std::vector<std::vector<uint8_t>> is_anchor;                 ///< [h][n]
   std::vector<std::vector<float>> key_utility, value_utility;  ///< [h][n]
+  std::vector<double> value_variance;                          ///< [h] mean || V_t - mean V ||^2
 };
 Result<BareLayer> code_bare(const LayerTokens& tokens, const CodeSettings& settings, Stream& stream);
 

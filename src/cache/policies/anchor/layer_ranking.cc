@@ -5,7 +5,12 @@
 namespace vestige::anchor {
 
 int64_t LayerRanking::add(const BareLayer& bare) {
-  heads_.push_back({bare.layer.plan, bare.is_anchor[0], bare.key_utility[0], bare.value_utility[0]});
+  Head& head = heads_.emplace_back(bare.layer.plan, bare.is_anchor[0], bare.key_utility[0], bare.value_utility[0]);
+  const double variance = bare.value_variance[0];
+  for (std::vector<float>* utility : {&head.key_utility, &head.value_utility}) {
+    if (!relative_ || !(variance > 0)) break;
+    for (float& u : *utility) u = static_cast<float>(static_cast<double>(u) / variance);
+  }
   return static_cast<int64_t>(heads_.size()) - 1;
 }
 

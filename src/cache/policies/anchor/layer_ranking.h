@@ -1,7 +1,7 @@
 #pragma once
 
-// Residuals of one layer, whose key-value heads have a cache each: the best of all heads together, as AnchorKV ranks
-// them (arXiv:2608.02901, section 3.3), for the bytes that the heads' own plans add up to.
+// Residuals of one layer, whose key-value heads have a cache each: the best of all heads together, as AnchorKV
+// (arXiv:2608.02901) ranks them, for the bytes that the heads' own plans add up to.
 
 #include <cstdint>
 #include <vector>
@@ -13,7 +13,9 @@ namespace vestige::anchor {
 
 class LayerRanking final : public LayerFit {
  public:
-  explicit LayerRanking(bool pooled) : pooled_(pooled) {}
+  /// @param relative utilities over the variance of the head's values, which no scale of values changes; else as they
+  /// are
+  LayerRanking(bool pooled, bool relative) : pooled_(pooled), relative_(relative) {}
 
   /// A head, in order: what its residuals are worth, and in its plan what it brings along. @param bare of one head
   /// @return its number
@@ -24,13 +26,15 @@ class LayerRanking final : public LayerFit {
 
  private:
   struct Head {
+    Head(const BytePlan& its_plan, std::vector<uint8_t> anchors, std::vector<float> key, std::vector<float> value)
+        : plan(its_plan), is_anchor(std::move(anchors)), key_utility(std::move(key)), value_utility(std::move(value)) {}
     BytePlan plan;
     std::vector<uint8_t> is_anchor;
     std::vector<float> key_utility, value_utility;
   };
   void rank();
 
-  bool pooled_, ranked_ = false;
+  bool pooled_, relative_, ranked_ = false;
   std::vector<Head> heads_;
   ResidualPick pick_;  ///< masks of all heads
 };
