@@ -7,6 +7,7 @@
 // threads does not matter.
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -27,19 +28,16 @@ HWY_BEFORE_NAMESPACE();
 namespace vestige::cpu::HWY_NAMESPACE {
 namespace {
 
-/// out[h] = (lo, hi) of each query turned back by the angles of a row of tables.
+/// Queries turned back by the angles of a row of tables.
 HWY_INLINE void turn_back(const Work& w, const float* q, const float* cosine, const float* sine, float* out) {
-  for (int64_t h = 0; h < w.n_queries(); ++h, q += w.width(), out += w.width()) {
-    const float *a = q, *b = q + w.n_pairs;
-    float *first = out, *second = out + w.n_pairs;
-    int64_t j = 0;
-    for (; j < w.n_turned; ++j) {
-      first[j] = a[j] * cosine[j] + b[j] * sine[j];
-      second[j] = b[j] * cosine[j] - a[j] * sine[j];
-    }
-    for (; j < w.n_pairs; ++j) {
-      first[j] = a[j];
-      second[j] = b[j];
+  const DF df;
+  const int64_t n = w.n_pairs;
+  for (int64_t h = 0; h < w.m; ++h, q += 2 * n, out += 2 * n) {
+    for (int64_t j = 0; j < n; j += kLanes) {
+      const VF a = hn::LoadU(df, q + j), b = hn::LoadU(df, q + n + j);
+      const VF c = hn::LoadU(df, cosine + j), s = hn::LoadU(df, sine + j);
+      hn::StoreU(hn::MulAdd(b, s, hn::Mul(a, c)), df, out + j);
+      hn::StoreU(hn::NegMulAdd(a, s, hn::Mul(b, c)), df, out + n + j);
     }
   }
 }
@@ -66,96 +64,149 @@ HWY_INLINE void with_slack(const Work& w, const ClassRows& rows, const F& work) 
   work(copy, safe, rows.n - safe);
 }
 
+/// What the scores of a class's rows need.
+struct Scoring {
+  const int16_t *terms, *places;
+  const uint16_t* at;  ///< place of a row in its piece; null where keys are not turned
+  int64_t n_groups, bytes;
+};
+
 #if HWY_TARGET == HWY_SCALAR
 
-/// sums[h] = q_h . key of a row, turned by its place.
-HWY_INLINE void row_products(const Work& w, int64_t c, const uint8_t* codes, const int16_t* place, const float* q,
-                             float* sums) {
-  const int64_t width = w.width();
-  int16_t key[2 * kMaxPlaneWidth] = {};
-  for (int64_t g = 0; g < w.n_groups(c); ++g) {
+/// scores[row, h] = q_h . key of kRows rows from `row` on, turned by their places in the tile of the queries.
+template <int64_t kWidth, int64_t kCount, int64_t kRows>
+HWY_INLINE void score_few(const Scoring& k, const uint8_t* codes, int64_t row, const float* q, float* scores) {
+  static_assert(kRows == 1);
+  int16_t key[kWidth] = {};
+  for (int64_t g = 0; g < k.n_groups; ++g) {
     const int64_t code = codes[g / 2] >> (4 * (g % 2)) & 15;
-    add_integers(key, w.terms[c] + (g * kTerms + code) * width, width, key);
+    add_integers(key, k.terms + (g * kTerms + code) * kWidth, kWidth, key);
   }
-  for (int64_t h = 0; h < w.n_queries(); ++h, q += width) {
-    float sum = 0;
-    for (int64_t j = 0; j < w.n_pairs; ++j) {
+  const int16_t* place = k.places + (k.at == nullptr ? 0 : k.at[row] % kTurn) * 2 * kWidth;
+  scores += row * kHeads;
+  std::fill(scores, scores + kHeads, 0.0f);
+  for (int64_t h = 0; h < kCount; ++h, q += kWidth) {
+    for (int64_t j = 0; j < kWidth / 2; ++j) {
       const int32_t a = key[2 * j], b = key[2 * j + 1];
-      sum += static_cast<float>(a * place[2 * j] + b * place[2 * j + 1]) * q[j];
-      sum += static_cast<float>(a * place[width + 2 * j] + b * place[width + 2 * j + 1]) * q[w.n_pairs + j];
+      scores[h] += static_cast<float>(a * place[2 * j] + b * place[2 * j + 1]) * q[j];
+      scores[h] += static_cast<float>(a * place[kWidth + 2 * j] + b * place[kWidth + 2 * j + 1]) * q[kWidth / 2 + j];
     }
-    sums[h / kHeads * kPlaneRun * kHeads + h % kHeads] = sum;
   }
 }
 
 #else
 
-/// first, second += of kVectors vectors of pairs: the key's terms summed, turned, multiplied with the queries.
-template <int64_t kVectors>
-HWY_INLINE void add_products(const Work& w, int64_t c, const uint8_t* codes, const int16_t* place, const float* q,
-                             int64_t at, VF (&sum)[kHeads]) {
-  const DF df;
+/// kVectors vectors of the keys of kRows rows, from the table's vectors at `terms` on: one term every four bits.
+template <int64_t kWidth, int64_t kRows, int64_t kVectors>
+HWY_INLINE void sum_terms(const int16_t* HWY_RESTRICT terms, int64_t n_groups, const uint8_t* HWY_RESTRICT codes,
+                          int64_t bytes, hn::Vec<DI16> (&key)[kRows][kVectors]) {
   const DI16 d16;
-  const DI32 d32;
-  const int64_t width = w.width();
-  const int16_t* terms = w.terms[c] + at * kWide;
-  hn::Vec<DI16> key[kVectors];
-  for (int64_t v = 0; v < kVectors; ++v) key[v] = hn::Zero(d16);
-  for (int64_t g = 0; g < w.n_groups(c); g += 2, terms += 2 * kTerms * width) {
-    const int64_t code = codes[g / 2];
-    const int16_t* low = terms + (code & 15) * width;
+  constexpr int64_t kTable = kTerms * kWidth;
 #pragma GCC unroll 8
-    for (int64_t v = 0; v < kVectors; ++v) key[v] = hn::Add(key[v], hn::LoadU(d16, low + v * kWide));
-    if (g + 1 == w.n_groups(c)) break;
-    const int16_t* high = terms + (kTerms + (code >> 4)) * width;
+  for (int64_t r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
-    for (int64_t v = 0; v < kVectors; ++v) key[v] = hn::Add(key[v], hn::LoadU(d16, high + v * kWide));
+    for (int64_t i = 0; i < kVectors; ++i) key[r][i] = hn::Zero(d16);
   }
-  const auto turned = [&](hn::Vec<DI16> pairs, const int16_t* by) HWY_ATTR {
-    auto other = hn::Zero(d32);
-    const auto sums = hn::ReorderWidenMulAccumulate(d32, pairs, hn::LoadU(d16, by), hn::Zero(d32), other);
-    return hn::ConvertTo(df, hn::RearrangeToOddPlusEven(sums, other));
-  };
+  for (; n_groups > 1; n_groups -= 2, terms += 2 * kTable, ++codes) {
 #pragma GCC unroll 8
-  for (int64_t v = 0; v < kVectors; ++v) {
-    const VF first = turned(key[v], place + (at + v) * kWide);
-    const VF second = turned(key[v], place + width + (at + v) * kWide);
+    for (int64_t r = 0; r < kRows; ++r) {
+      const size_t code = codes[r * bytes];
+      const int16_t *low = terms + (code & 15) * kWidth, *high = terms + kTable + (code >> 4) * kWidth;
 #pragma GCC unroll 8
-    for (int64_t h = 0; h < kHeads; ++h) {
-      const float* from = q + h * width + (at + v) * kLanes;
-      sum[h] = hn::MulAdd(first, hn::LoadU(df, from), sum[h]);
-      sum[h] = hn::MulAdd(second, hn::LoadU(df, from + w.n_pairs), sum[h]);
+      for (int64_t i = 0; i < kVectors; ++i) key[r][i] = hn::Add(key[r][i], hn::LoadU(d16, low + i * kWide));
+#pragma GCC unroll 8
+      for (int64_t i = 0; i < kVectors; ++i) key[r][i] = hn::Add(key[r][i], hn::LoadU(d16, high + i * kWide));
     }
+  }
+  if (n_groups == 0) return;
+#pragma GCC unroll 8
+  for (int64_t r = 0; r < kRows; ++r) {
+    const int16_t* low = terms + (codes[r * bytes] & 15) * kWidth;
+#pragma GCC unroll 8
+    for (int64_t i = 0; i < kVectors; ++i) key[r][i] = hn::Add(key[r][i], hn::LoadU(d16, low + i * kWide));
   }
 }
 
-/// sums[h] = q_h . key of a row, turned by its place.
-HWY_INLINE void row_products(const Work& w, int64_t c, const uint8_t* codes, const int16_t* place, const float* q,
-                             float* sums) {
-  for (int64_t block = 0; block < w.n_blocks; ++block) {
-    VF sum[kHeads];
-    for (int64_t h = 0; h < kHeads; ++h) sum[h] = hn::Zero(DF());
-    const int64_t n_vectors = w.width() / kWide;
-    int64_t at = 0;
-    for (; at + 4 <= n_vectors; at += 4) add_products<4>(w, c, codes, place, q, at, sum);
-    for (; at + 2 <= n_vectors; at += 2) add_products<2>(w, c, codes, place, q, at, sum);
-    for (; at < n_vectors; ++at) add_products<1>(w, c, codes, place, q, at, sum);
-    store_sums(sum[0], sum[1], sum[2], sum[3], sums + block * kPlaneRun * kHeads);
-    q += kHeads * w.width();
+/// Pairs times pairs of one half of a place's table, each pair's products summed.
+HWY_INLINE VF turned(hn::Vec<DI16> pairs, const int16_t* by) {
+  const DI32 d32;
+  auto other = hn::Zero(d32);
+  const auto sums = hn::ReorderWidenMulAccumulate(d32, pairs, hn::LoadU(DI16(), by), hn::Zero(d32), other);
+  return hn::ConvertTo(DF(), hn::RearrangeToOddPlusEven(sums, other));
+}
+
+/// scores[row, h] = q_h . key of kRows rows from `row` on, turned by their places in the tile of the queries.
+template <int64_t kWidth, int64_t kCount, int64_t kRows>
+HWY_INLINE void score_few(const Scoring& k, const uint8_t* codes, int64_t row, const float* HWY_RESTRICT q,
+                          float* HWY_RESTRICT scores) {
+  constexpr int64_t kVectors = 2;  // of each row in registers
+  const DF df;
+  const int16_t* place[kRows];
+  VF sum[kRows][kHeads];
+#pragma GCC unroll 8
+  for (int64_t r = 0; r < kRows; ++r) {
+    place[r] = k.places + (k.at == nullptr ? 0 : k.at[row + r] % kTurn) * 2 * kWidth;
+#pragma GCC unroll 8
+    for (int64_t h = 0; h < kHeads; ++h) sum[r][h] = hn::Zero(df);
   }
+#pragma GCC unroll 16
+  for (int64_t v = 0; v < kWidth; v += kVectors * kWide) {
+    hn::Vec<DI16> key[kRows][kVectors];
+    sum_terms<kWidth>(k.terms + v, k.n_groups, codes, k.bytes, key);
+#pragma GCC unroll 8
+    for (int64_t i = 0; i < 2 * kVectors; ++i) {
+      const int64_t half = i % 2, at = v + i / 2 * kWide;
+      VF x[kRows];
+#pragma GCC unroll 8
+      for (int64_t r = 0; r < kRows; ++r) x[r] = turned(key[r][i / 2], place[r] + half * kWidth + at);
+#pragma GCC unroll 8
+      for (int64_t h = 0; h < kCount; ++h) {
+        const VF y = hn::LoadU(df, q + h * kWidth + half * (kWidth / 2) + at / 2);
+#pragma GCC unroll 8
+        for (int64_t r = 0; r < kRows; ++r) sum[r][h] = hn::MulAdd(x[r], y, sum[r][h]);
+      }
+    }
+  }
+  scores += row * kHeads;
+#pragma GCC unroll 8
+  for (int64_t r = 0; r < kRows; ++r) store_sums(sum[r][0], sum[r][1], sum[r][2], sum[r][3], scores + r * kHeads);
 }
 
 #endif
 
+/// Rows that share the loads of the queries.
+constexpr int64_t kRowsAtOnce = HWY_TARGET <= HWY_AVX3 ? 4 : HWY_TARGET == HWY_SCALAR ? 1 : 2;
+
+/// Scores of rows [row, end) of a class, whose codes begin at `codes`, with kCount queries; [rows, kHeads].
+template <int64_t kWidth, int64_t kCount>
+HWY_NOINLINE void score_rows(const Scoring k, const uint8_t* codes, int64_t row, int64_t end, const float* tiles,
+                             int64_t tile_floats, float* scores) {
+  while (row < end) {
+    const int64_t tile = k.at == nullptr ? 0 : k.at[row] / kTurn;
+    const float* q = tiles + tile * tile_floats;
+    if (row + kRowsAtOnce <= end && (k.at == nullptr || k.at[row + kRowsAtOnce - 1] / kTurn == tile)) {
+      score_few<kWidth, kCount, kRowsAtOnce>(k, codes, row, q, scores);
+      row += kRowsAtOnce;
+      codes += kRowsAtOnce * k.bytes;
+    } else {
+      score_few<kWidth, kCount, 1>(k, codes, row, q, scores);
+      ++row;
+      codes += k.bytes;
+    }
+  }
+}
+
 /// Scores of the rows of a class, [n_blocks, kPlaneRun, kHeads] from `scores` on.
-HWY_NOINLINE void score_rows_of(const Work& w, const ClassRows& rows, const float* tiles, float* scores) {
-  const int64_t bytes = w.layout.row_bytes[rows.c];
-  const bool turned = w.n_turned > 0;
-  with_slack(w, rows, [&](const uint8_t* codes, int64_t first, int64_t n) HWY_ATTR {
-    for (int64_t k = first; k < first + n; ++k, codes += bytes) {
-      const int64_t at = turned ? rows.at[k] : 0;
-      row_products(w, rows.c, codes, w.places + at % kTurn * 2 * w.width(),
-                   tiles + at / kTurn * w.n_queries() * w.width(), scores + k * kHeads);
+template <int64_t kWidth>
+HWY_NOINLINE void score_class(const Work& w, const ClassRows& rows, const float* tiles, float* scores) {
+  const Scoring k = {w.terms[rows.c], w.places, w.n_turned > 0 ? rows.at : nullptr, w.n_groups(rows.c),
+                     w.layout.row_bytes[rows.c]};
+  constexpr auto kScore =
+      std::array{score_rows<kWidth, 1>, score_rows<kWidth, 2>, score_rows<kWidth, 3>, score_rows<kWidth, kHeads>};
+  with_slack(w, rows, [&](const uint8_t* codes, int64_t first, int64_t n) {
+    for (int64_t head = 0; head < w.m; head += kHeads) {
+      const auto count = static_cast<size_t>(std::min(kHeads, w.m - head));
+      kScore[count - 1](k, codes, first, first + n, tiles + head * kWidth, w.m * kWidth, scores + head * kPlaneRun);
     }
   });
 }
@@ -198,57 +249,72 @@ HWY_INLINE void sum_weights(const float* weights, int64_t n, float* sum) {
 #if HWY_TARGET == HWY_SCALAR
 
 /// by_bit[h, i] += sum over rows of weight_h where bit i from byte `codes` on is set, for n_bits bits.
-HWY_INLINE void add_by_bit(const uint8_t* codes, int64_t bytes, int64_t n, const float* weights, int64_t n_bits,
-                           int64_t stride, float* by_bit) {
+HWY_INLINE void add_by_bit(int64_t count, const uint8_t* codes, int64_t bytes, int64_t n, const float* weights,
+                           int64_t n_bits, int64_t stride, float* by_bit) {
   for (int64_t k = 0; k < n; ++k, codes += bytes, weights += kHeads) {
     for (int64_t i = 0; i < n_bits; ++i) {
       if ((codes[i / 8] >> (i % 8) & 1) == 0) continue;
-      for (int64_t h = 0; h < kHeads; ++h) by_bit[h * stride + i] += weights[h];
+      for (int64_t h = 0; h < count; ++h) by_bit[h * stride + i] += weights[h];
     }
   }
 }
 
 #else
 
-template <int64_t kVectors>
+template <int64_t kCount, int64_t kVectors>
 HWY_INLINE void add_by_bit(const uint8_t* codes, int64_t bytes, int64_t n, const float* weights, int64_t stride,
                            float* by_bit) {
   const DF df;
-  VF sum[kHeads][kVectors];
+  VF sum[kCount][kVectors];
 #pragma GCC unroll 8
-  for (int64_t h = 0; h < kHeads; ++h) {
+  for (int64_t h = 0; h < kCount; ++h) {
 #pragma GCC unroll 8
     for (int64_t v = 0; v < kVectors; ++v) sum[h][v] = hn::LoadU(df, by_bit + h * stride + v * kLanes);
   }
   for (int64_t k = 0; k < n; ++k, codes += bytes, weights += kHeads) {
+    VF weight[kCount];
+#pragma GCC unroll 8
+    for (int64_t h = 0; h < kCount; ++h) weight[h] = hn::Set(df, weights[h]);
 #pragma GCC unroll 8
     for (int64_t v = 0; v < kVectors; ++v) {
       const auto set = hn::LoadMaskBits(df, codes + v * kLanes / 8);
 #pragma GCC unroll 8
-      for (int64_t h = 0; h < kHeads; ++h) {
-        sum[h][v] = hn::Add(sum[h][v], hn::IfThenElseZero(set, hn::Set(df, weights[h])));
+      for (int64_t h = 0; h < kCount; ++h) {
+#if HWY_TARGET <= HWY_AVX3
+        sum[h][v] = hn::IfThenElse(set, hn::Add(sum[h][v], weight[h]), sum[h][v]);  // one masked addition
+#else
+        sum[h][v] = hn::Add(sum[h][v], hn::IfThenElseZero(set, weight[h]));
+#endif
       }
     }
   }
 #pragma GCC unroll 8
-  for (int64_t h = 0; h < kHeads; ++h) {
+  for (int64_t h = 0; h < kCount; ++h) {
 #pragma GCC unroll 8
     for (int64_t v = 0; v < kVectors; ++v) hn::StoreU(sum[h][v], df, by_bit + h * stride + v * kLanes);
   }
 }
 
-/// by_bit[h, i] += sum over rows of weight_h where bit i from byte `codes` on is set, for n_bits bits.
-HWY_INLINE void add_by_bit(const uint8_t* codes, int64_t bytes, int64_t n, const float* weights, int64_t n_bits,
-                           int64_t stride, float* by_bit) {
+template <int64_t kCount>
+HWY_NOINLINE void add_by_bit(const uint8_t* codes, int64_t bytes, int64_t n, const float* weights, int64_t n_bits,
+                             int64_t stride, float* by_bit) {
   constexpr int64_t kMost = HWY_TARGET <= HWY_AVX3 ? 4 : 2;  // sums of four heads in registers
-  const int64_t n_vectors = ceil_div(n_bits, kLanes);
-  int64_t v = 0;
-  for (; v + kMost <= n_vectors; v += kMost) {
-    add_by_bit<kMost>(codes + v * kLanes / 8, bytes, n, weights, stride, by_bit + v * kLanes);
+  int64_t left = ceil_div(n_bits, kLanes);
+  for (; left >= kMost; left -= kMost, codes += kMost * kLanes / 8, by_bit += kMost * kLanes) {
+    add_by_bit<kCount, kMost>(codes, bytes, n, weights, stride, by_bit);
   }
-  for (; v < n_vectors; ++v) {
-    add_by_bit<1>(codes + v * kLanes / 8, bytes, n, weights, stride, by_bit + v * kLanes);
-  }
+  if (left == 3) add_by_bit<kCount, 3>(codes, bytes, n, weights, stride, by_bit);
+  if (left == 2) add_by_bit<kCount, 2>(codes, bytes, n, weights, stride, by_bit);
+  if (left == 1) add_by_bit<kCount, 1>(codes, bytes, n, weights, stride, by_bit);
+}
+
+/// by_bit[h, i] += sum over rows of weight_h where bit i from byte `codes` on is set, for n_bits bits.
+HWY_INLINE void add_by_bit(int64_t count, const uint8_t* codes, int64_t bytes, int64_t n, const float* weights,
+                           int64_t n_bits, int64_t stride, float* by_bit) {
+  if (count == 1) add_by_bit<1>(codes, bytes, n, weights, n_bits, stride, by_bit);
+  if (count == 2) add_by_bit<2>(codes, bytes, n, weights, n_bits, stride, by_bit);
+  if (count == 3) add_by_bit<3>(codes, bytes, n, weights, n_bits, stride, by_bit);
+  if (count == 4) add_by_bit<4>(codes, bytes, n, weights, n_bits, stride, by_bit);
 }
 
 #endif
@@ -261,8 +327,8 @@ HWY_NOINLINE void add_values(const Work& w, const ClassRows& rows, const float* 
   const int64_t skipped = w.layout.key_bits[rows.c] % 8, n_bits = skipped + w.layout.value_bits[rows.c];
   std::fill(by_bit, by_bit + kHeads * w.most_bits, 0.0f);
   with_slack(w, rows, [&](const uint8_t* codes, int64_t first, int64_t n) HWY_ATTR {
-    add_by_bit(codes + w.layout.key_bits[rows.c] / 8, w.layout.row_bytes[rows.c], n, weights + first * kHeads, n_bits,
-               w.most_bits, by_bit);
+    add_by_bit(n_heads, codes + w.layout.key_bits[rows.c] / 8, w.layout.row_bytes[rows.c], n, weights + first * kHeads,
+               n_bits, w.most_bits, by_bit);
   });
   float of_class[kHeads];
   sum_weights(weights, rows.n, of_class);
@@ -280,36 +346,39 @@ HWY_NOINLINE void add_values(const Work& w, const ClassRows& rows, const float* 
   }
 }
 
-/// Rows of a piece by class.
-void sort_rows(const Work& w, int64_t piece, ClassRows (&rows)[kMaxPlaneClasses], uint16_t* order) {
+/// Rows of a piece by class. order: [kMaxPlaneClasses, kPlaneRun].
+HWY_NOINLINE void sort_rows(const Work& w, int64_t piece, ClassRows (&rows)[kMaxPlaneClasses], uint16_t* order) {
   const PlaneRows& from = w.p->rows;
   const int64_t begin = piece * kPlaneRun, n = std::min(w.n - begin, kPlaneRun);
+  const uint8_t* classes = from.row_class.as<uint8_t>() + begin / 4;
+  uint64_t count = 0;  // four counters of 16 bits: no store has to come back before the next row
+  for (int64_t t = 0; t < n; ++t) {
+    const int64_t c = classes[t / 4] >> (2 * (t % 4)) & 3;
+    order[c * kPlaneRun + static_cast<int64_t>(count >> (16 * c) & 0xffff)] = static_cast<uint16_t>(t);
+    count += uint64_t{1} << (16 * c);
+  }
   for (int64_t c = 0; c < w.layout.n_classes; ++c) {
-    uint16_t* at = order;
-    for (int64_t t = 0; t < n; ++t) {
-      *at = static_cast<uint16_t>(t);
-      at += plane_row_class(from, begin + t) == c ? 1 : 0;
-    }
     const int64_t start = from.run_start.as<int32_t>()[piece * w.layout.n_classes + c];
-    rows[c] = {c, at - order, order, from.codes.as<uint8_t>() + w.layout.begin[c] + start * w.layout.row_bytes[c]};
-    order = at;
+    rows[c] = {c, static_cast<int64_t>(count >> (16 * c) & 0xffff), order + c * kPlaneRun,
+               from.codes.as<uint8_t>() + w.layout.begin[c] + start * w.layout.row_bytes[c]};
   }
 }
 
 HWY_NOINLINE void attend_piece(const Work& w, int64_t piece, int32_t thread) {
   Slices slices(w.local + thread * w.n_local());
-  const int64_t n = std::min(w.n - piece * kPlaneRun, kPlaneRun), n_query = w.n_queries() * w.width();
+  const int64_t n = std::min(w.n - piece * kPlaneRun, kPlaneRun), n_query = w.m * w.width();
   float *scores = slices.take(w.n_scores()), *q = slices.take(n_query), *tiles = slices.take(w.n_tiles() * n_query);
   float* by_bit = slices.take(kHeads * w.most_bits);
   ClassRows rows[kMaxPlaneClasses];
-  uint16_t order[kPlaneRun + 1];  // one is written past the last
+  uint16_t order[kMaxPlaneClasses * kPlaneRun];
   sort_rows(w, piece, rows, order);
-  turn_back(w, w.q, w.piece_cos + piece * w.n_turned, w.piece_sin + piece * w.n_turned, q);
+  turn_back(w, w.q, w.piece_cos + piece * w.n_pairs, w.piece_sin + piece * w.n_pairs, q);
   for (int64_t i = 0; i < w.n_tiles(); ++i) {
-    turn_back(w, q, w.tile_cos + i * w.n_turned, w.tile_sin + i * w.n_turned, tiles + i * n_query);
+    turn_back(w, q, w.tile_cos + i * w.n_pairs, w.tile_sin + i * w.n_pairs, tiles + i * n_query);
   }
   for (int64_t c = 0, at = 0; c < w.layout.n_classes; at += rows[c].n, ++c) {
-    score_rows_of(w, rows[c], tiles, scores + at * kHeads);
+    const auto score = w.width() == 64 ? score_class<64> : w.width() == 128 ? score_class<128> : score_class<256>;
+    score(w, rows[c], tiles, scores + at * kHeads);
   }
   const int64_t row = line_floats(w.r);
   float *top = w.top + piece * w.n_queries(), *sum = w.sum + piece * w.n_queries();
@@ -359,7 +428,7 @@ Status run(const AttendPlanesParams& p, Stream& stream) {
   }
   w.n_codes = p.rows.codes.dim(0);
   w.n_pieces = ceil_div(w.n, kPlaneRun);
-  w.n_pairs = round_up(w.d / 2, kLanes);
+  w.n_pairs = w.d <= 64 ? 32 : w.d <= 128 ? 64 : 128;  // keys of three widths, known to the compiler
   w.n_turned = p.frequencies.data != nullptr ? p.frequencies.dim(0) : 0;
   w.n_blocks = ceil_div(w.m, kHeads);
   const int64_t most = *std::max_element(w.layout.value_bits, w.layout.value_bits + kMaxPlaneClasses);

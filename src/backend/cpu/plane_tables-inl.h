@@ -44,8 +44,8 @@ struct Work {
   float* per_step = nullptr;              // [2 n_pairs]: 1 / step of the 16-bit keys, 0 where a pair is always 0
   int16_t* terms[kMaxPlaneClasses] = {};  // [n_groups(c), kTerms, 2 n_pairs]
   int16_t* places = nullptr;              // [kTurn, 4 n_pairs]
-  float *tile_cos = nullptr, *tile_sin = nullptr;         // [kPlaneRun / kTurn, n_turned]
-  float *piece_cos = nullptr, *piece_sin = nullptr;       // [n_pieces, n_turned]
+  float *tile_cos = nullptr, *tile_sin = nullptr;         // [kPlaneRun / kTurn, n_pairs]
+  float *piece_cos = nullptr, *piece_sin = nullptr;       // [n_pieces, n_pairs]
   float* bit_weight[kMaxPlaneClasses] = {};               // [value bits]: of a coefficient, basis_scale in it
   float* middle = nullptr;                                // [n_classes, line_floats(r)]
   float *top = nullptr, *sum = nullptr, *part = nullptr;  // [n_pieces, m], [..], [n_pieces, m, line_floats(r)]
@@ -58,7 +58,7 @@ struct Work {
   int64_t n_queries() const { return n_blocks * kHeads; }
   int64_t n_scores() const { return line_floats(n_blocks * kPlaneRun * kHeads); }
   int64_t n_local() const {
-    return n_scores() + line_floats(n_queries() * width()) + line_floats(n_tiles() * n_queries() * width()) +
+    return n_scores() + line_floats(m * width()) + line_floats(n_tiles() * m * width()) +
            line_floats(kHeads * most_bits);
   }
 };
@@ -70,15 +70,15 @@ Status take_memory(Work& w, int64_t n_threads) {
   };
   const int64_t r_key = w.p->rows.key.basis.dim(0), n_parts = w.n_pieces * w.n_queries();
   float *terms[kMaxPlaneClasses], *places = nullptr;
-  std::vector<Part> parts = {{&w.q, w.n_queries() * w.width()},
+  std::vector<Part> parts = {{&w.q, w.m * w.width()},
                              {&w.key_basis, r_key * w.width()},
                              {&w.key_base, w.width()},
                              {&w.per_step, w.width()},
                              {&places, kTurn * w.width()},  // 2 width() numbers of 16 bits
-                             {&w.tile_cos, w.n_tiles() * w.n_turned},
-                             {&w.tile_sin, w.n_tiles() * w.n_turned},
-                             {&w.piece_cos, w.n_pieces * w.n_turned},
-                             {&w.piece_sin, w.n_pieces * w.n_turned},
+                             {&w.tile_cos, w.n_tiles() * w.n_pairs},
+                             {&w.tile_sin, w.n_tiles() * w.n_pairs},
+                             {&w.piece_cos, w.n_pieces * w.n_pairs},
+                             {&w.piece_sin, w.n_pieces * w.n_pairs},
                              {&w.middle, w.layout.n_classes * line_floats(w.r)},
                              {&w.top, n_parts},
                              {&w.sum, n_parts},
@@ -136,13 +136,13 @@ HWY_NOINLINE void advance(Angles* a, const Angles& step) {
   }
 }
 
-void fill_table(Angles at, const Angles& step, int64_t n, float* cosine, float* sine) {
-  const auto h = static_cast<int64_t>(at.cos.size());
-  for (int64_t i = 0; i < n; ++i) {
-    for (int64_t j = 0; j < h; ++j) {
-      cosine[i * h + j] = static_cast<float>(at.cos[static_cast<size_t>(j)]);
-      sine[i * h + j] = static_cast<float>(at.sin[static_cast<size_t>(j)]);
-    }
+/// Pairs that are not turned have the angle 0.
+HWY_NOINLINE void fill_table(const Work& w, Angles at, const Angles& step, int64_t n, float* cosine, float* sine) {
+  for (int64_t i = 0; i < n; ++i, cosine += w.n_pairs, sine += w.n_pairs) {
+    std::copy(at.cos.begin(), at.cos.end(), cosine);
+    std::copy(at.sin.begin(), at.sin.end(), sine);
+    std::fill(cosine + w.n_turned, cosine + w.n_pairs, 1.0f);
+    std::fill(sine + w.n_turned, sine + w.n_pairs, 0.0f);
     advance(&at, step);
   }
 }
@@ -152,21 +152,22 @@ void fill_table(Angles at, const Angles& step, int64_t n, float* cosine, float* 
 void fill_tables(const Work& w) {
   Angles place = angles_of(w, 0), step = angles_of(w, 1);
   const Angles none = place;
-  for (int64_t i = 0; i < kTurn; ++i) {
-    int16_t* table = w.places + i * 2 * w.width();
+  float cosine[kMaxPlaneWidth], sine[kMaxPlaneWidth];
+  const auto rounded = [](float x) { return static_cast<int16_t>(x * kOne + std::copysign(0.5f, x)); };
+  for (int64_t i = 0; i < (w.n_turned > 0 ? kTurn : 1); ++i) {
+    int16_t *first = w.places + i * 2 * w.width(), *second = first + w.width();
+    fill_table(w, place, step, 1, cosine, sine);
     for (int64_t j = 0; j < w.n_pairs; ++j) {
-      const auto k = static_cast<size_t>(j);
-      const double c = j < w.n_turned ? place.cos[k] : 1.0, s = j < w.n_turned ? place.sin[k] : 0.0;
-      table[2 * j] = table[w.width() + 2 * j + 1] = static_cast<int16_t>(std::lround(c * double{kOne}));
-      table[w.width() + 2 * j] = static_cast<int16_t>(std::lround(s * double{kOne}));
-      table[2 * j + 1] = static_cast<int16_t>(-table[w.width() + 2 * j]);
+      first[2 * j] = second[2 * j + 1] = rounded(cosine[j]);
+      first[2 * j + 1] = rounded(-sine[j]);
+      second[2 * j] = rounded(sine[j]);
     }
     advance(&place, step);
   }
-  fill_table(none, place, w.n_tiles(), w.tile_cos, w.tile_sin);  // place has become kTurn steps
+  fill_table(w, none, place, w.n_tiles(), w.tile_cos, w.tile_sin);  // place has become kTurn steps
   for (int64_t n = 1; n < kPlaneRun; n *= 2) advance(&step, Angles(step));
   const Angles first = w.p->first_position == 0 ? none : angles_of(w, static_cast<double>(w.p->first_position));
-  fill_table(first, step, w.n_pieces, w.piece_cos, w.piece_sin);
+  fill_table(w, first, step, w.n_pieces, w.piece_cos, w.piece_sin);
 }
 
 /// Basis, steps and queries in the order of pairs.
@@ -203,7 +204,7 @@ void prepare_keys(const Work& w) {
     step[i] = step[i + 1] = std::max(step[i], step[i + 1]) / (32767 - most_terms);
     w.per_step[i] = w.per_step[i + 1] = step[i] > 0 ? 1 / step[i] : 0.0f;
   }
-  std::fill(w.q, w.q + w.n_queries() * w.width(), 0.0f);
+  std::fill(w.q, w.q + w.m * w.width(), 0.0f);
   for (int64_t h = 0; h < w.m; ++h) {
     const float* from = w.p->q.as<float>() + h * w.p->q.stride[0];
     for (int64_t i = 0; i < w.d; ++i) {
