@@ -51,32 +51,58 @@ HWY_INLINE void decode_group(Q8_0, D d, const uint8_t* block, int64_t, V* out) {
   }
 }
 
-/// f(v, code as int32) for each vector of a group whose number j is the low half of byte j, j + 16 the high half.
+/// Two halves that lie side by side, one in every lane of each.
+template <class D, class V>
+HWY_INLINE void two_halves(D d, const uint8_t* p, V* first, V* second) {
+  const hn::CappedTag<float, 2> d2;
+  if constexpr (hn::MaxLanes(hn::CappedTag<float, 2>()) == 2) {
+    const auto both = widen(d2, reinterpret_cast<const F16*>(p));
+    *first = hn::Set(d, hn::GetLane(both));
+    *second = hn::Set(d, hn::ExtractLane(both, 1));
+  } else {
+    *first = hn::Set(d, half(p));
+    *second = hn::Set(d, half(p + 2));
+  }
+}
+
+/// Turns codes from 0 to 15 (int32 lanes) into value(code as float): looked up where a vector holds all sixteen.
 template <class D, class F>
-HWY_INLINE void for_nibbles(D d, const uint8_t* bytes, const F& f) {
-  const hn::Rebind<int32_t, D> d32;
-  const auto low = hn::Set(d32, 15);
+HWY_INLINE auto nibble_decoder(D d, const F& value) {
+  if constexpr (hn::MaxLanes(D()) == 16) {
+    const auto table = value(hn::Iota(d, 0));
+    return [=](auto code) { return hn::TableLookupLanes(table, hn::IndicesFromVec(D(), code)); };
+  } else {
+    return [=](auto code) { return value(hn::ConvertTo(D(), code)); };
+  }
+}
+
+/// A group whose number j is the low half of byte j, number j + 16 the high half.
+template <class D, class V, class F>
+HWY_INLINE void decode_nibbles(D d, const uint8_t* bytes, const F& value, V* out) {
+  const auto low = hn::Set(hn::Rebind<int32_t, D>(), 15);
+  const auto decode = nibble_decoder(d, value);
   constexpr int kHalf = kGroupVectors<D> / 2;
 #pragma GCC unroll 16
   for (int v = 0; v < kHalf; ++v) {
     const auto both = widen_bytes(d, bytes + v * static_cast<int64_t>(hn::MaxLanes(D())));
-    f(v, hn::And(both, low));
-    f(v + kHalf, hn::ShiftRight<4>(both));
+    out[v] = decode(hn::And(both, low));
+    out[v + kHalf] = decode(hn::ShiftRight<4>(both));
   }
 }
 
 template <class D, class V>
 HWY_INLINE void decode_group(Q4_0, D d, const uint8_t* block, int64_t, V* out) {
-  const V scale = hn::Set(d, half(block));
-  const auto middle = hn::Set(hn::Rebind<int32_t, D>(), 8);
-  for_nibbles(d, block + 2,
-              [&](int v, auto code) { out[v] = hn::Mul(scale, hn::ConvertTo(d, hn::Sub(code, middle))); });
+  const V scale = hn::Set(d, half(block)), middle = hn::Set(d, 8.0f);
+  decode_nibbles(
+      d, block + 2, [=](V code) { return hn::Mul(scale, hn::Sub(code, middle)); }, out);
 }
 
 template <class D, class V>
 HWY_INLINE void decode_group(Q4_1, D d, const uint8_t* block, int64_t, V* out) {
-  const V scale = hn::Set(d, half(block)), least = hn::Set(d, half(block + 2));
-  for_nibbles(d, block + 4, [&](int v, auto code) { out[v] = hn::MulAdd(scale, hn::ConvertTo(d, code), least); });
+  V scale, least;
+  two_halves(d, block, &scale, &least);
+  decode_nibbles(
+      d, block + 4, [=](V code) { return hn::MulAdd(scale, code, least); }, out);
 }
 
 template <class D, class V>
@@ -95,12 +121,12 @@ HWY_INLINE void decode_group(Q4K, D d, const uint8_t* block, int64_t group, V* o
   const V below = hn::Set(d, half(block + 2) * static_cast<float>(m));
   const uint8_t* bytes = block + 16 + group / 2 * kGroup;
   const auto low = hn::Set(d32, 15);
+  const auto decode = nibble_decoder(d, [=](V code) { return hn::MulSub(scale, code, below); });
   const int shift = static_cast<int>(group % 2) * 4;
 #pragma GCC unroll 32
   for (int v = 0; v < kGroupVectors<D>; ++v) {
     const auto both = widen_bytes(d, bytes + v * static_cast<int64_t>(hn::MaxLanes(D())));
-    const auto code = hn::And(hn::ShiftRightSame(both, shift), low);
-    out[v] = hn::MulSub(scale, hn::ConvertTo(d, code), below);
+    out[v] = decode(hn::And(hn::ShiftRightSame(both, shift), low));
   }
 }
 
