@@ -23,10 +23,6 @@ constexpr int64_t kGroup = 32;
 template <class D>
 constexpr int kGroupVectors = static_cast<int>(kGroup / static_cast<int64_t>(hn::MaxLanes(D())));
 
-HWY_INLINE float half(const uint8_t* p) {
-  return hn::GetLane(widen(hn::CappedTag<float, 1>(), reinterpret_cast<const F16*>(p)));
-}
-
 /// Bytes as int32 lanes.
 template <class D>
 HWY_INLINE auto widen_bytes(D, const uint8_t* p) {
@@ -35,33 +31,83 @@ HWY_INLINE auto widen_bytes(D, const uint8_t* p) {
   return hn::PromoteTo(d32, hn::LoadU(d8, p));
 }
 
-// Every out[v] below has the bits of decode_blocks: products of a scale and a code are exact in float32 (11 bits of a
-// half, 8 of a scale, 6 of a code at most), so that one fused multiply-add rounds where a product and a sum do.
+// ---- scales of a block, as floats
+
+HWY_INLINE void store_half(const uint8_t* p, float* to) {
+  const hn::CappedTag<float, 1> d;
+  hn::StoreU(widen(d, reinterpret_cast<const F16*>(p)), d, to);
+}
+
+/// to[i] = unit * code[i] for sixteen codes of type T.
+template <class T>
+HWY_INLINE void scale_sixteen(float unit, const T* code, float* to) {
+  const hn::CappedTag<float, 16> d;
+  constexpr auto kLanes = static_cast<int>(hn::MaxLanes(hn::CappedTag<float, 16>()));
+  const hn::Rebind<T, decltype(d)> d8;
+  const hn::Rebind<int32_t, decltype(d)> d32;
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; i += kLanes) {
+    const auto wide = hn::ConvertTo(d, hn::PromoteTo(d32, hn::LoadU(d8, code + i)));
+    hn::StoreU(hn::Mul(hn::Set(d, unit), wide), d, to + i);
+  }
+}
+
+template <class B>
+constexpr int64_t kScales = 1;  ///< floats that load_scales writes for a block
+template <>
+constexpr int64_t kScales<Q4_1> = 2;
+template <>
+constexpr int64_t kScales<Q4K> = 16;
+template <>
+constexpr int64_t kScales<Q6K> = 16;
+
+HWY_INLINE void load_scales(Q8_0, const uint8_t* block, float* to) { store_half(block, to); }
+HWY_INLINE void load_scales(Q4_0, const uint8_t* block, float* to) { store_half(block, to); }
+
+HWY_INLINE void load_scales(Q4_1, const uint8_t* block, float* to) {
+  const hn::CappedTag<float, 2> d;
+  constexpr auto kLanes = static_cast<int>(hn::MaxLanes(hn::CappedTag<float, 2>()));
+  for (int i = 0; i < 2; i += kLanes) hn::StoreU(widen(d, reinterpret_cast<const F16*>(block) + i), d, to + i);
+}
+
+// Six bits each, four bytes at a time: scales and minima of groups 0 to 3 lie in the low bits of the first eight bytes;
+// those of groups 4 to 7 have their low four bits in the last four and the upper two on top of the first eight.
+HWY_INLINE void load_scales(Q4K, const uint8_t* block, float* to) {
+  uint32_t first, second, third;
+  std::memcpy(&first, block + 4, 4);
+  std::memcpy(&second, block + 8, 4);
+  std::memcpy(&third, block + 12, 4);
+  const uint32_t six = 0x3f3f3f3f, four = 0x0f0f0f0f, upper = 0x30303030;
+  const uint32_t words[4] = {first & six, (third & four) | (first >> 2 & upper), second & six,
+                             (third >> 4 & four) | (second >> 2 & upper)};
+  uint8_t codes[16];
+  std::memcpy(codes, words, 16);
+  float units[2];
+  load_scales(Q4_1(), block, units);
+  scale_sixteen(1.0f, codes, to);
+  for (int i = 0; i < 16; ++i) to[i] *= units[i / 8];
+}
+
+HWY_INLINE void load_scales(Q6K, const uint8_t* block, float* to) {
+  float unit;
+  store_half(block + 208, &unit);
+  scale_sixteen(unit, reinterpret_cast<const int8_t*>(block + 192), to);
+}
+
+// ---- numbers of a group. Every out[v] has the bits of decode_blocks: products of a scale and a code are exact in
+// float32 (11 bits of a half, 8 of a scale, 6 of a code at most), so that one fused multiply-add rounds where a product
+// and a sum do.
 
 template <class D, class V>
-HWY_INLINE void decode_group(Q8_0, D d, const uint8_t* block, int64_t, V* out) {
+HWY_INLINE void decode_group(Q8_0, D d, const uint8_t* block, const float* scales, int64_t, V* out) {
   const hn::Rebind<int8_t, D> d8;
   const hn::Rebind<int32_t, D> d32;
-  const V scale = hn::Set(d, half(block));
+  const V scale = hn::Set(d, scales[0]);
   const auto* codes = reinterpret_cast<const int8_t*>(block + 2);
 #pragma GCC unroll 32
   for (int v = 0; v < kGroupVectors<D>; ++v) {
     const auto code = hn::PromoteTo(d32, hn::LoadU(d8, codes + v * static_cast<int64_t>(hn::MaxLanes(D()))));
     out[v] = hn::Mul(scale, hn::ConvertTo(d, code));
-  }
-}
-
-/// Two halves that lie side by side, one in every lane of each.
-template <class D, class V>
-HWY_INLINE void two_halves(D d, const uint8_t* p, V* first, V* second) {
-  const hn::CappedTag<float, 2> d2;
-  if constexpr (hn::MaxLanes(hn::CappedTag<float, 2>()) == 2) {
-    const auto both = widen(d2, reinterpret_cast<const F16*>(p));
-    *first = hn::Set(d, hn::GetLane(both));
-    *second = hn::Set(d, hn::ExtractLane(both, 1));
-  } else {
-    *first = hn::Set(d, half(p));
-    *second = hn::Set(d, half(p + 2));
   }
 }
 
@@ -91,64 +137,62 @@ HWY_INLINE void decode_nibbles(D d, const uint8_t* bytes, const F& value, V* out
 }
 
 template <class D, class V>
-HWY_INLINE void decode_group(Q4_0, D d, const uint8_t* block, int64_t, V* out) {
-  const V scale = hn::Set(d, half(block)), middle = hn::Set(d, 8.0f);
+HWY_INLINE void decode_group(Q4_0, D d, const uint8_t* block, const float* scales, int64_t, V* out) {
+  const V scale = hn::Set(d, scales[0]), middle = hn::Set(d, 8.0f);
   decode_nibbles(
       d, block + 2, [=](V code) { return hn::Mul(scale, hn::Sub(code, middle)); }, out);
 }
 
 template <class D, class V>
-HWY_INLINE void decode_group(Q4_1, D d, const uint8_t* block, int64_t, V* out) {
-  V scale, least;
-  two_halves(d, block, &scale, &least);
+HWY_INLINE void decode_group(Q4_1, D d, const uint8_t* block, const float* scales, int64_t, V* out) {
+  const V scale = hn::Set(d, scales[0]), least = hn::Set(d, scales[1]);
   decode_nibbles(
       d, block + 4, [=](V code) { return hn::MulAdd(scale, code, least); }, out);
 }
 
 template <class D, class V>
-HWY_INLINE void decode_group(Q4K, D d, const uint8_t* block, int64_t group, V* out) {
-  const hn::Rebind<int32_t, D> d32;
-  const uint8_t* packed = block + 4;
-  int s, m;
-  if (group < 4) {
-    s = packed[group] & 63;
-    m = packed[group + 4] & 63;
-  } else {
-    s = (packed[group + 4] & 15) | packed[group - 4] >> 6 << 4;
-    m = packed[group + 4] >> 4 | packed[group] >> 6 << 4;
-  }
-  const V scale = hn::Set(d, half(block) * static_cast<float>(s));
-  const V below = hn::Set(d, half(block + 2) * static_cast<float>(m));
+HWY_INLINE void decode_group(Q4K, D d, const uint8_t* block, const float* scales, int64_t group, V* out) {
+  const V scale = hn::Set(d, scales[group]), below = hn::Set(d, scales[8 + group]);
   const uint8_t* bytes = block + 16 + group / 2 * kGroup;
-  const auto low = hn::Set(d32, 15);
+  const auto low = hn::Set(hn::Rebind<int32_t, D>(), 15);
   const auto decode = nibble_decoder(d, [=](V code) { return hn::MulSub(scale, code, below); });
-  const int shift = static_cast<int>(group % 2) * 4;
 #pragma GCC unroll 32
   for (int v = 0; v < kGroupVectors<D>; ++v) {
     const auto both = widen_bytes(d, bytes + v * static_cast<int64_t>(hn::MaxLanes(D())));
-    out[v] = decode(hn::And(hn::ShiftRightSame(both, shift), low));
+    out[v] = decode(group % 2 == 0 ? hn::And(both, low) : hn::ShiftRight<4>(both));
   }
 }
 
 template <class D, class V>
-HWY_INLINE void decode_group(Q6K, D d, const uint8_t* block, int64_t group, V* out) {
+HWY_INLINE void decode_group(Q6K, D d, const uint8_t* block, const float* scales, int64_t group, V* out) {
   const hn::Rebind<int32_t, D> d32;
   const int64_t part = group / 4, quarter = group % 4;
   const uint8_t* lower = block + 64 * part + quarter % 2 * kGroup;
   const uint8_t* upper = block + 128 + 32 * part;
-  const auto* scales = reinterpret_cast<const int8_t*>(block + 192 + 2 * group);
-  const float unit = half(block + 208);
-  const V scale[2] = {hn::Set(d, unit * static_cast<float>(scales[0])),
-                      hn::Set(d, unit * static_cast<float>(scales[1]))};
-  const auto low = hn::Set(d32, 15), two = hn::Set(d32, 3), middle = hn::Set(d32, 32);
-  const int low_shift = quarter < 2 ? 0 : 4, up_shift = static_cast<int>(2 * quarter);
+  const V scale[2] = {hn::Set(d, scales[2 * group]), hn::Set(d, scales[2 * group + 1])};
+  const auto low = hn::Set(d32, 15), two = hn::Set(d32, 0x30), middle = hn::Set(d32, 32);
 #pragma GCC unroll 32
   for (int v = 0; v < kGroupVectors<D>; ++v) {
     const int64_t at = v * static_cast<int64_t>(hn::MaxLanes(D()));
-    const auto four = hn::And(hn::ShiftRightSame(widen_bytes(d, lower + at), low_shift), low);
-    const auto high = hn::And(hn::ShiftRightSame(widen_bytes(d, upper + at), up_shift), two);
-    const auto code = hn::Sub(hn::Or(four, hn::ShiftLeft<4>(high)), middle);
+    const auto both = widen_bytes(d, lower + at), bits = widen_bytes(d, upper + at);
+    const auto four = quarter < 2 ? hn::And(both, low) : hn::ShiftRight<4>(both);
+    const auto raised = hn::ShiftRightSame(hn::ShiftLeft<4>(bits), static_cast<int>(2 * quarter));
+    const auto code = hn::Sub(hn::Or(four, hn::And(raised, two)), middle);
     out[v] = hn::Mul(scale[at / 16], hn::ConvertTo(d, code));
+  }
+}
+
+/// f(c, vectors) for each group of a row of whole blocks; it begins at number c.
+template <class B, class D, class F>
+HWY_INLINE void for_groups(D d, const uint8_t* row, int64_t k, const F& f) {
+  for (int64_t c = 0; c < k; c += B::kNumbers, row += B::kBytes) {
+    float scales[kScales<B>];
+    load_scales(B(), row, scales);
+    for (int64_t group = 0; group < B::kNumbers / kGroup; ++group) {
+      hn::Vec<D> wide[kGroupVectors<D>];
+      decode_group(B(), d, row, scales, group, wide);
+      f(c + group * kGroup, wide);
+    }
   }
 }
 

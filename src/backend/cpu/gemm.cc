@@ -98,21 +98,21 @@ void pack(const Weight& w, int64_t row, int64_t n, float* panel) {
   }
 }
 
-// The same of a weight in blocks: four rows at a time are decoded, a group of numbers each, and turned from there.
+// The same of a weight in blocks: four rows at a time are decoded, a block each, and turned from there.
 template <class B>
 void pack_blocks(const Weight& w, int64_t row, int64_t n, float* panel) {
   const D d;
   constexpr auto kWide = static_cast<int64_t>(hn::MaxLanes(hn::CappedTag<float, 4>()));
-  HWY_ALIGN float numbers[kWide * kGroup];
-  const Weight few{.data = numbers, .n = kWide, .k = kGroup, .stride = kGroup};
+  HWY_ALIGN float numbers[kWide * B::kNumbers];
+  const Weight few{.data = numbers, .n = kWide, .k = B::kNumbers, .stride = B::kNumbers};
   for (int64_t r = 0; r < kPanel; r += kWide) {
-    for (int64_t c = 0; c < w.k; c += kGroup) {
+    for (int64_t c = 0; c < w.k; c += B::kNumbers) {
       for (int64_t i = 0; i < std::min(kWide, n - r); ++i) {
-        V wide[kGroupVectors<D>];
-        decode_group(B(), d, w.block_at<B>(row + r + i, c), c % B::kNumbers / kGroup, wide);
-        for (int v = 0; v < kGroupVectors<D>; ++v) hn::Store(wide[v], d, numbers + i * kGroup + v * kLanes);
+        for_groups<B>(d, w.block_at<B>(row + r + i, c), B::kNumbers, [&](int64_t at, const V* wide) {
+          for (int v = 0; v < kGroupVectors<D>; ++v) hn::Store(wide[v], d, numbers + i * B::kNumbers + at + v * kLanes);
+        });
       }
-      for (int64_t i = 0; i < kGroup; i += kWide) pack_tile<float>(few, 0, n - r, i, panel + c * kPanel + r);
+      for (int64_t i = 0; i < B::kNumbers; i += kWide) pack_tile<float>(few, 0, n - r, i, panel + c * kPanel + r);
     }
   }
 }

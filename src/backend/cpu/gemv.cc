@@ -96,9 +96,9 @@ requires(B::kNumbers > 0) HWY_INLINE void dot(const GemvParams& p, int64_t i0, i
 #pragma GCC unroll 4
     for (int u = 0; u < kChains; ++u) sum[i][u] = hn::Zero(d);
   }
-  const auto add_group = [&](int64_t c, int first) {
+  const auto add_group = [&](const uint8_t* block, const float* scales, int64_t group, int64_t c, int first) {
     V wide[kVectors];
-    decode_group(B(), d, row + c / B::kNumbers * B::kBytes, c % B::kNumbers / kGroup, wide);
+    decode_group(B(), d, block, scales, group, wide);
 #pragma GCC unroll 32
     for (int v = 0; v < kVectors; ++v) {
 #pragma GCC unroll 4
@@ -108,13 +108,24 @@ requires(B::kNumbers > 0) HWY_INLINE void dot(const GemvParams& p, int64_t i0, i
       }
     }
   };
-  // Two groups a turn: where a group is two vectors, the second goes to the other two chains.
-  int64_t c = 0;
-  for (; c + 2 * kGroup <= p.w.k; c += 2 * kGroup) {
-    add_group(c, 0);
-    add_group(c + kGroup, kVectors % kChains);
+  // Scales of many blocks first, through memory, from where a broadcast is a mere load. Then two groups a turn at
+  // least: where a group is two vectors, the second goes to the other two chains.
+  constexpr int64_t kSpan = 2048, kTurn = std::max<int64_t>(2 * kGroup, B::kNumbers);
+  float scales[kSpan / B::kNumbers * kScales<B>];
+  for (int64_t begin = 0; begin < p.w.k; begin += kSpan, row += kSpan / B::kNumbers * B::kBytes) {
+    const int64_t n = std::min(kSpan, p.w.k - begin);
+    for (int64_t i = 0; i < n / B::kNumbers; ++i) load_scales(B(), row + i * B::kBytes, scales + i * kScales<B>);
+    int64_t c = 0;
+    for (; c + kTurn <= n; c += kTurn) {
+#pragma GCC unroll 8
+      for (int64_t part = 0; part < kTurn; part += kGroup) {
+        const int64_t i = c / B::kNumbers + part / B::kNumbers;
+        add_group(row + i * B::kBytes, scales + i * kScales<B>, part % B::kNumbers / kGroup, begin + c + part,
+                  static_cast<int>(part / kGroup) * kVectors % kChains);
+      }
+    }
+    if (c < n) add_group(row + c / B::kNumbers * B::kBytes, scales + c / B::kNumbers * kScales<B>, 0, begin + c, 0);
   }
-  if (c < p.w.k) add_group(c, 0);
   finish<M>(p, sum, i0, j);
 }
 

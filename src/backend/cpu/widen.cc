@@ -32,23 +32,16 @@ void widen_row(const T* src, int64_t k, const float* scale, float* dst) {
   if (c < k) store_n(d, scaled(widen_n(d, src + c, k - c), c), dst + c, k - c);
 }
 
-template <class B>
-void widen_row_of(const uint8_t* row, int64_t k, float* dst) {
-  const D d;
-  for (int64_t c = 0; c < k; c += kGroup) {
-    hn::Vec<D> wide[kGroupVectors<D>];
-    decode_group(B(), d, row + c / B::kNumbers * B::kBytes, c % B::kNumbers / kGroup, wide);
-    for (int v = 0; v < kGroupVectors<D>; ++v) {
-      hn::StoreU(wide[v], d, dst + c + v * static_cast<int64_t>(hn::MaxLanes(D())));
-    }
-  }
-}
-
 void widen_all(const Weight& w, int64_t row_begin, int64_t n_rows, float* dst, int64_t dst_stride) {
   if (w.in_blocks()) {
     return with_blocks(w.dtype, [&](auto blocks) {
+      using B = decltype(blocks);
+      constexpr auto kLanes = static_cast<int64_t>(hn::MaxLanes(D()));
       for (int64_t i = 0; i < n_rows; ++i) {
-        widen_row_of<decltype(blocks)>(w.block_at<decltype(blocks)>(row_begin + i), w.k, dst + i * dst_stride);
+        float* to = dst + i * dst_stride;
+        for_groups<B>(D(), w.block_at<B>(row_begin + i), w.k, [&](int64_t c, const hn::Vec<D>* wide) {
+          for (int v = 0; v < kGroupVectors<D>; ++v) hn::StoreU(wide[v], D(), to + c + v * kLanes);
+        });
       }
     });
   }
