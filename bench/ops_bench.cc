@@ -16,6 +16,7 @@
 #include "base/half.h"
 #include "base/thread_pool.h"
 #include "bench/threaded_sgemm.h"
+#include "tests/backend/stored_blocks.h"
 #include "vestige/ops.h"
 
 namespace vestige {
@@ -111,6 +112,29 @@ void matmul_decode(benchmark::State& state, bool cold) {
   state.counters["of_read"] = best.other / best.op;
 }
 
+/// Products with a weight in blocks of codes; a plain read of as many bytes beside it.
+void matmul_blocks(benchmark::State& state, DType dtype) {
+  const int64_t n = state.range(0), k = state.range(1), m = state.range(2), n_bytes = stored_bytes(dtype, n * k);
+  const auto stream = make_stream();
+  const int64_t slots = kColdBytes / n_bytes;
+  const auto w = random_blocks(dtype, slots * n * k, 1);
+  auto x = ramp(m * k), out = ramp(m * n);
+  int64_t slot = 0;
+  const auto next = [&] {
+    slot = (slot + 1) % slots;
+    return w.data() + slot * n_bytes;
+  };
+  const auto product = [&] {
+    (void)ops::matmul({.x = view(x, {m, k}), .w = {next(), dtype, {n, k}}, .out = view(out, {m, n})}, *stream);
+  };
+  for (auto _ : state) product();
+  const Best best = best_seconds(
+      100, product, [&] { read_all(reinterpret_cast<const uint16_t*>(next()), n_bytes / 2, *stream->pool()); });
+  state.counters["Gweight/s"] = static_cast<double>(n * k) / best.op * 1e-9;
+  state.counters["GB/s"] = static_cast<double>(n_bytes) / best.op * 1e-9;
+  state.counters["read_GB/s"] = static_cast<double>(n_bytes) / best.other * 1e-9;
+}
+
 void matmul_prefill(benchmark::State& state) {
   const int64_t m = state.range(0), n = state.range(1), k = state.range(2);
   const auto stream = make_stream();
@@ -193,6 +217,17 @@ BENCHMARK_CAPTURE(matmul_decode, warm, false)
     ->Args({320, 320, 1})
     ->Args({1024, 320, 1})
     ->Args({1024, 2304, 1});
+#define VESTIGE_BENCH_BLOCKS(name)                       \
+  BENCHMARK_CAPTURE(matmul_blocks, name, DType::k##name) \
+      ->ArgNames({"n", "k", "m"})                        \
+      ->Args({1536, 768, 1})                             \
+      ->Args({1536, 768, 8})                             \
+      ->Args({1536, 768, 256})
+VESTIGE_BENCH_BLOCKS(Q8_0);
+VESTIGE_BENCH_BLOCKS(Q4_0);
+VESTIGE_BENCH_BLOCKS(Q4_1);
+VESTIGE_BENCH_BLOCKS(Q4K);
+VESTIGE_BENCH_BLOCKS(Q6K);
 BENCHMARK(matmul_prefill)
     ->ArgNames({"m", "n", "k"})
     ->Args({16, 320, 320})

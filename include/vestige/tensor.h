@@ -12,12 +12,27 @@
 
 namespace vestige {
 
-enum class DType : uint8_t { kF32, kF16, kBF16, kF8E4M3, kI32, kI64, kU8 };
+/// From kQ8_0 on, numbers of a weight's row are stored in blocks of codes with scales of their own, as GGUF files have
+/// them (docs/formats.md). A view of such a matrix has rows and strides of whole blocks; only ops that say so take it.
+enum class DType : uint8_t { kF32, kF16, kBF16, kF8E4M3, kI32, kI64, kU8, kQ8_0, kQ4_0, kQ4_1, kQ4K, kQ6K };
 
-/// Bytes of one element.
+/// Bytes of one element; 0 for a dtype in blocks.
 size_t dtype_bytes(DType dtype);
-/// Name as safetensors spells it: "F32", "F16", "BF16", "F8_E4M3", "I32", "I64", "U8".
+/// Name as safetensors spells it: "F32", "F16", "BF16", "F8_E4M3", "I32", "I64", "U8"; as GGUF does: "Q8_0", "Q4_0",
+/// "Q4_1", "Q4_K", "Q6_K".
 const char* dtype_name(DType dtype);
+
+/// `n` consecutive numbers of a row are stored in `n_bytes` bytes; a plain number is a block of one.
+struct DTypeBlock {
+  int64_t n, n_bytes;
+  bool plain() const { return n == 1; }
+};
+DTypeBlock dtype_block(DType dtype);
+/// Bytes of n_elements, which are whole blocks.
+inline int64_t stored_bytes(DType dtype, int64_t n_elements) {
+  const DTypeBlock block = dtype_block(dtype);
+  return n_elements / block.n * block.n_bytes;
+}
 
 enum class DeviceKind : uint8_t { kCpu, kCuda };
 
@@ -89,7 +104,7 @@ struct BasicTensorView {
   BasicTensorView slice(int64_t begin, int64_t count) const {
     BasicTensorView v = *this;
     using Byte = std::conditional_t<std::is_const_v<Void>, const std::byte, std::byte>;
-    v.data = static_cast<Byte*>(data) + begin * stride[0] * static_cast<int64_t>(dtype_bytes(dtype));
+    v.data = static_cast<Byte*>(data) + stored_bytes(dtype, begin * stride[0]);
     v.shape[0] = count;
     return v;
   }

@@ -85,79 +85,59 @@ void decode_q6_k(Byte block, float* to) {
 
 }  // namespace
 
-BlockShape block_shape(BlockType type) {
-  switch (type) {
-    case BlockType::kF32:
-      return {"F32", 1, 4};
-    case BlockType::kF16:
-      return {"F16", 1, 2};
-    case BlockType::kBF16:
-      return {"BF16", 1, 2};
-    case BlockType::kQ8_0:
-      return {"Q8_0", 32, 34};
-    case BlockType::kQ4_0:
-      return {"Q4_0", 32, 18};
-    case BlockType::kQ4_1:
-      return {"Q4_1", 32, 20};
-    case BlockType::kQ4K:
-      return {"Q4_K", 256, 144};
-    case BlockType::kQ6K:
-      break;
-  }
-  return {"Q6_K", 256, 210};
-}
-
-std::optional<BlockType> block_type_of(uint32_t ggml_type) {
+std::optional<DType> dtype_of_ggml(uint32_t ggml_type) {
   switch (ggml_type) {
     case 0:
-      return BlockType::kF32;
+      return DType::kF32;
     case 1:
-      return BlockType::kF16;
+      return DType::kF16;
     case 2:
-      return BlockType::kQ4_0;
+      return DType::kQ4_0;
     case 3:
-      return BlockType::kQ4_1;
+      return DType::kQ4_1;
     case 8:
-      return BlockType::kQ8_0;
+      return DType::kQ8_0;
     case 12:
-      return BlockType::kQ4K;
+      return DType::kQ4K;
     case 14:
-      return BlockType::kQ6K;
+      return DType::kQ6K;
     case 30:
-      return BlockType::kBF16;
+      return DType::kBF16;
     default:
       return std::nullopt;
   }
 }
 
-void decode_blocks(BlockType type, const std::byte* from, int64_t n, float* to) {
-  const BlockShape shape = block_shape(type);
+void decode_blocks(DType dtype, const std::byte* from, int64_t n, float* to) {
+  const DTypeBlock block = dtype_block(dtype);
   const auto* at = reinterpret_cast<Byte>(from);
-  for (int64_t done = 0; done < n; done += shape.n, at += shape.n_bytes, to += shape.n) {
-    switch (type) {
-      case BlockType::kF32:
+  for (int64_t done = 0; done < n; done += block.n, at += block.n_bytes, to += block.n) {
+    switch (dtype) {
+      case DType::kF32:
         *to = load<float>(at);
         break;
-      case BlockType::kF16:
+      case DType::kF16:
         *to = half(at);
         break;
-      case BlockType::kBF16:
+      case DType::kBF16:
         *to = bf16_to_f32(load<uint16_t>(at));
         break;
-      case BlockType::kQ8_0:
+      case DType::kQ8_0:
         decode_q8_0(at, to);
         break;
-      case BlockType::kQ4_0:
+      case DType::kQ4_0:
         decode_q4_0(at, to);
         break;
-      case BlockType::kQ4_1:
+      case DType::kQ4_1:
         decode_q4_1(at, to);
         break;
-      case BlockType::kQ4K:
+      case DType::kQ4K:
         decode_q4_k(at, to);
         break;
-      case BlockType::kQ6K:
+      case DType::kQ6K:
         decode_q6_k(at, to);
+        break;
+      default:
         break;
     }
   }

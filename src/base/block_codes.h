@@ -7,22 +7,16 @@
 #include <cstdint>
 #include <optional>
 
+#include "vestige/tensor.h"
+
 namespace vestige {
 
-enum class BlockType : uint8_t { kF32, kF16, kBF16, kQ8_0, kQ4_0, kQ4_1, kQ4K, kQ6K };
-
-/// A block holds `n` consecutive numbers of a row in `n_bytes` bytes; a plain number is a block of one.
-struct BlockShape {
-  const char* name;
-  int64_t n, n_bytes;
-};
-BlockShape block_shape(BlockType type);
-
-/// The type of a GGUF tensor's number; nothing for one we lack.
-std::optional<BlockType> block_type_of(uint32_t ggml_type);
+/// The dtype of a GGUF tensor's number; nothing for one we lack.
+std::optional<DType> dtype_of_ggml(uint32_t ggml_type);
 
 /// to[i] = the i-th number. All arithmetic is float32, one product (and one sum) a number.
-/// @param n a multiple of the block's n; `from` holds n / block.n * block.n_bytes bytes, of any alignment
-void decode_blocks(BlockType type, const std::byte* from, int64_t n, float* to);
+/// @param dtype  F32, F16, BF16 or one in blocks.
+/// @param n  a multiple of the block's n; `from` holds stored_bytes(dtype, n) bytes, of any alignment
+void decode_blocks(DType dtype, const std::byte* from, int64_t n, float* to);
 
 }  // namespace vestige

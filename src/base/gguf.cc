@@ -174,16 +174,16 @@ class GgufFile::Parser {
     }
     VESTIGE_TRY(take(&type, "type of a tensor"));
     VESTIGE_TRY(take(&tensor.offset, "offset of a tensor"));
-    const auto known = block_type_of(type);
+    const auto known = dtype_of_ggml(type);
     if (!known) {
       return unsupported("%s: tensor \"%s\" has encoding %u; F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q4_K and Q6_K are read",
                          path(), tensor.name.c_str(), type);
     }
-    tensor.type = *known;
-    const BlockShape block = block_shape(tensor.type);
+    tensor.dtype = *known;
+    const DTypeBlock block = dtype_block(tensor.dtype);
     if (tensor.shape.back() % block.n != 0) {
       return wrong("tensor \"%s\" has rows of %" PRId64 " numbers, not a multiple of %s's %" PRId64,
-                   tensor.name.c_str(), tensor.shape.back(), block.name, block.n);
+                   tensor.name.c_str(), tensor.shape.back(), dtype_name(tensor.dtype), block.n);
     }
     tensor.n_bytes = n_elements / static_cast<uint64_t>(block.n) * static_cast<uint64_t>(block.n_bytes);
     out_.tensors_.push_back(std::move(tensor));

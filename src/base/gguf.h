@@ -20,7 +20,7 @@ namespace vestige {
 /// One tensor of a file.
 struct GgufTensor {
   std::string name;
-  BlockType type = BlockType::kF32;
+  DType dtype = DType::kF32;
   std::vector<int64_t> shape;  ///< outermost first, as everywhere here (the file has it the other way round); 1 to 4
   uint64_t offset = 0;         ///< of the first byte, from the start of the file
   uint64_t n_bytes = 0;

@@ -15,8 +15,9 @@ size_t dtype_bytes(DType dtype) {
       return 1;
     case DType::kI64:
       return 8;
+    default:
+      return 0;
   }
-  return 0;
 }
 
 const char* dtype_name(DType dtype) {
@@ -35,8 +36,35 @@ const char* dtype_name(DType dtype) {
       return "I64";
     case DType::kU8:
       return "U8";
+    case DType::kQ8_0:
+      return "Q8_0";
+    case DType::kQ4_0:
+      return "Q4_0";
+    case DType::kQ4_1:
+      return "Q4_1";
+    case DType::kQ4K:
+      return "Q4_K";
+    case DType::kQ6K:
+      return "Q6_K";
   }
   return "?";
+}
+
+DTypeBlock dtype_block(DType dtype) {
+  switch (dtype) {
+    case DType::kQ8_0:
+      return {32, 34};
+    case DType::kQ4_0:
+      return {32, 18};
+    case DType::kQ4_1:
+      return {32, 20};
+    case DType::kQ4K:
+      return {256, 144};
+    case DType::kQ6K:
+      return {256, 210};
+    default:
+      return {1, static_cast<int64_t>(dtype_bytes(dtype))};
+  }
 }
 
 std::string describe(const ConstTensorView& view) {

@@ -242,11 +242,11 @@ class Reader {
                          type.c_str());
     }
     if (const GgufTensor* factors = file_.find(kRopeFactors)) {
-      if (type != "none" || factors->type != BlockType::kF32 || factors->shape.size() != 1) {
+      if (type != "none" || factors->dtype != DType::kF32 || factors->shape.size() != 1) {
         return unsupported("%s: rope_freqs.weight that is no list of F32, or with rope.scaling.type", path());
       }
       std::vector<float> values(static_cast<size_t>(factors->shape[0]));
-      decode_blocks(BlockType::kF32, file_.data(*factors), factors->shape[0], values.data());
+      decode_blocks(DType::kF32, file_.data(*factors), factors->shape[0], values.data());
       scaling = {{"rope_type", "factors"}, {"factors", values}};
     }
     if (!scaling.empty()) out_["rope_scaling"] = scaling;

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/block_codes.h"
 #include "base/json.h"
 #include "base/load_number.h"
 #include "base/sha256.h"
@@ -65,20 +66,6 @@ ConstTensorView dense_view(const void* data, DType dtype, const std::vector<int6
   }
 }
 
-/// What a plain number of a GGUF file is here; nothing for blocks of codes.
-std::optional<DType> plain_dtype(BlockType type) {
-  switch (type) {
-    case BlockType::kF32:
-      return DType::kF32;
-    case BlockType::kF16:
-      return DType::kF16;
-    case BlockType::kBF16:
-      return DType::kBF16;
-    default:
-      return std::nullopt;
-  }
-}
-
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 }  // namespace
@@ -124,22 +111,15 @@ Result<Weight> Weights::lookup_blocks(const GgufTensor& tensor, const std::vecto
     return data_loss("%s: tensor \"%s\" has shape %s, want %s", dir_.c_str(), tensor.name.c_str(),
                      shape_text(tensor.shape).c_str(), shape_text(shape).c_str());
   }
-  const std::optional<DType> plain = plain_dtype(tensor.type);
-  if (plain && tensor.offset % dtype_bytes(*plain) == 0) {
-    Weight out;
-    out.data = dense_view(gguf_->data(tensor), *plain, shape);
-    n_params_ += out.data.n_elements();
-    n_bytes_ += static_cast<int64_t>(tensor.n_bytes);
-    return out;
-  }
-  int64_t n = 1;
-  for (const int64_t dim : shape) n *= dim;
-  VESTIGE_ASSIGN(float* const numbers, allocate(n));
-  decode_blocks(tensor.type, gguf_->data(tensor), n, numbers);
-  n_params_ += n;
-  n_bytes_ += n * static_cast<int64_t>(sizeof(float));
   Weight out;
-  out.data = dense_view(numbers, DType::kF32, shape);
+  n_bytes_ += static_cast<int64_t>(tensor.n_bytes);
+  out.data = dense_view(gguf_->data(tensor), tensor.dtype, shape);
+  n_params_ += out.data.n_elements();
+  // Blocks are read byte by byte and lie anywhere; plain numbers at their own alignment only.
+  const size_t width = dtype_bytes(tensor.dtype);
+  if (width > 0 && tensor.offset % width != 0) {
+    VESTIGE_ASSIGN(out.data, widen(out));
+  }
   return out;
 }
 
@@ -197,14 +177,16 @@ Result<ConstTensorView> Weights::widen(const Weight& weight) {
   const ConstTensorView& in = weight.data;
   const int64_t n = in.n_elements(), n_columns = in.dim(in.rank - 1);
   VESTIGE_ASSIGN(float* const out, allocate(n));
-  for (int64_t i = 0; i < n; ++i) out[i] = load_number(in.data, in.dtype, i);
-  if (in.dtype == DType::kF8E4M3) {
+  if (in.dtype != DType::kF8E4M3) {
+    decode_blocks(in.dtype, in.as<std::byte>(), n, out);
+  } else {
+    for (int64_t i = 0; i < n; ++i) out[i] = load_number(in.data, in.dtype, i);
     const float* scale = weight.scale.as<float>();
     for (int64_t i = 0; i < n; ++i) {
       out[i] *= scale[i / n_columns / kScaleBlock * weight.scale.dim(1) + i % n_columns / kScaleBlock];
     }
   }
-  n_bytes_ += n * static_cast<int64_t>(sizeof(float) - dtype_bytes(in.dtype));
+  n_bytes_ += n * static_cast<int64_t>(sizeof(float)) - stored_bytes(in.dtype, n);
   ConstTensorView view = in;
   view.data = out;
   view.dtype = DType::kF32;

@@ -19,7 +19,8 @@
 
 namespace vestige {
 
-/// A matrix as stored. `scale` is empty unless data are F8_E4M3: then weight = code * scale of its block.
+/// A matrix as stored, maybe in blocks of codes. `scale` is empty unless data are F8_E4M3: then weight = code * scale
+/// of its block.
 struct Weight {
   ConstTensorView data;
   ConstTensorView scale;  ///< [ceil(n / 128), ceil(k / 128)] f32
@@ -31,12 +32,12 @@ class Weights {
 
   /// @return NotFound naming the file (a missing shard too); DataLoss if the index and the shards disagree.
   static Result<Weights> open(const std::string& dir);
-  /// Those of a GGUF file whose names we know. Matrices in blocks of codes become F32 in memory of our own, exactly.
+  /// Those of a GGUF file whose names we know.
   static Result<Weights> of(GgufFile file);
 
   bool contains(const std::string& name) const { return where_.contains(name) || blocks_.contains(name); }
-  /// F32, BF16, F16, or F8_E4M3 with "<name>_scale_inv" beside it. Dimensions of 1 may be stored or not:
-  /// [8, 1, 4] is taken for [8, 4]. @return NotFound; DataLoss naming tensor, what it is and what was wanted.
+  /// F32, BF16, F16, blocks of codes, or F8_E4M3 with "<name>_scale_inv" beside it. Dimensions of 1 may be stored or
+  /// not: [8, 1, 4] is taken for [8, 4]. @return NotFound; DataLoss naming tensor, what it is and what was wanted.
   Result<Weight> get(const std::string& name, const std::vector<int64_t>& shape);
   /// The same for ops that take only F32 and BF16: other dtypes are widened into memory of our own, exactly.
   Result<ConstTensorView> get_wide(const std::string& name, const std::vector<int64_t>& shape);

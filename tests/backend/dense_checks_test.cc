@@ -36,6 +36,36 @@ TEST_F(DenseChecks, Matmul) {
   EXPECT_TRUE(refused(bad([&](auto& p) { p.out = view(a_, {4, 3}); }), "overlap"));
 }
 
+// Rows that are no whole blocks would be read past their end.
+TEST_F(DenseChecks, BlocksOfCodesAreWhole) {
+  const int32_t id = 0;
+  for (const DType dtype : kBlockDTypes) {
+    const int64_t n = dtype_block(dtype).n;
+    const auto matmul = [&](int64_t k, int64_t pitch) {
+      TensorView w = view(b_, {3, k}, dtype);
+      w.stride[0] = pitch;
+      return ops::matmul({.x = view(a_, {4, k}), .w = w, .out = view(c_, {4, 3})}, *s_);
+    };
+    EXPECT_TRUE(ok(matmul(n, n)));
+    EXPECT_TRUE(ok(matmul(n, 2 * n)));
+    EXPECT_TRUE(ok(matmul(n, 0)));
+    for (const int64_t k : {int64_t{1}, n - 1, n + 1, n + n / 2}) {
+      EXPECT_TRUE(refused(matmul(k, k), "w is [3, " + std::to_string(k)));
+      EXPECT_TRUE(
+          refused(ops::gather_rows(
+                      {.table = view(b_, {3, k}, dtype), .ids = {&id, DType::kI32, {1}}, .out = view(c_, {1, k})}, *s_),
+                  "table is [3, " + std::to_string(k)));
+    }
+    EXPECT_TRUE(refused(matmul(n, n + 1), "rows " + std::to_string(n + 1) + " apart"));
+    MatmulParams p{
+        .x = view(a_, {4, n}), .w = view(b_, {3, n}, dtype), .scale = view(d_, {1, 1}), .out = view(c_, {4, 3})};
+    EXPECT_TRUE(refused(ops::matmul(p, *s_), "scale"));
+    EXPECT_TRUE(refused(
+        ops::head_matmul({.x = view(a_, {1, 1, n}), .w = view(b_, {1, 3, n}, dtype), .out = view(c_, {1, 1, 3})}, *s_),
+        "w is"));
+  }
+}
+
 TEST_F(DenseChecks, MatmulColumnWindowsOfOneBufferAreApart) {
   TensorView x = rows(a_, 4, 8, 16), out = rows(a_, 4, 3, 16);
   out.data = a_.data() + 8;

@@ -15,6 +15,7 @@
 
 #include "base/half.h"
 #include "hwy/targets.h"
+#include "tests/backend/stored_blocks.h"
 #include "vestige/ops.h"
 
 namespace vestige::dense_test {
@@ -35,8 +36,10 @@ inline Floats numbers(int64_t n, uint64_t seed, float scale = 1.0f, float shift 
   return x;
 }
 
-/// Numbers stored as a checkpoint would: rounded to `dtype` (f8e4m3: random codes, no NaN).
+/// Numbers stored as a checkpoint would: rounded to `dtype` (f8e4m3: random codes, no NaN; blocks: others of that
+/// kind).
 inline std::vector<std::byte> stored(const Floats& x, DType dtype) {
+  if (!dtype_block(dtype).plain()) return random_blocks(dtype, static_cast<int64_t>(x.size()), x.size());
   std::vector<std::byte> bytes(x.size() * dtype_bytes(dtype));
   for (size_t i = 0; i < x.size(); ++i) {
     const uint16_t half = dtype == DType::kBF16 ? f32_to_bf16(x[i]) : f32_to_f16(x[i]);

@@ -1,5 +1,6 @@
 // Every dense op: cpu against ref over the case tables, ref against values worked by hand, and the promises on bits.
 
+#include "base/block_codes.h"
 #include "tests/backend/dense_runs.h"
 
 namespace vestige::dense_test {
@@ -242,6 +243,48 @@ TEST(DenseBits, MatmulRowDependsOnItsOwnRowOnly) {
     }
     const Floats few = product_of_rows(x, w, n, k, dtype, 0, 8);
     for (int64_t m = 1; m < 8; ++m) expect_rows(few, 8 - m, m);
+  }
+}
+
+// On every instruction set, few rows and many.
+TEST(DenseBits, MatmulOfBlocksIsThatOfTheNumbersTheyStandFor) {
+  constexpr int64_t kN = 67, kK = 768;
+  Floats x = numbers(50 * kK, 1);
+  for (const DType dtype : kBlockDTypes) {
+    SCOPED_TRACE(dtype_name(dtype));
+    const auto blocks = random_blocks(dtype, kN * kK, 7);
+    Floats wide(static_cast<size_t>(kN * kK));
+    decode_blocks(dtype, blocks.data(), kN * kK, wide.data());
+    for (const int64_t m : {1, 3, 8, 9, 50}) {
+      const auto product = [&](const ConstTensorView& w) {
+        Floats out(static_cast<size_t>(m * kN));
+        EXPECT_TRUE(ok(ops::matmul({.x = rows(x, m, kK, kK), .w = w, .out = rows(out, m, kN, kN)}, *stream("cpu"))));
+        return out;
+      };
+      for_each_target([&] {
+        EXPECT_TRUE(same_bits(product({blocks.data(), dtype, {kN, kK}}), product(rows(wide, kN, kK, kK)))) << m;
+      });
+    }
+  }
+}
+
+// A view may skip blocks between rows, and rows.
+TEST(DenseBits, MatmulOfBlocksTakesStridesOfWholeBlocks) {
+  constexpr int64_t kN = 10, kK = 64;
+  Floats x = numbers(kK, 1), all(kN), part(4);
+  const auto blocks = random_blocks(DType::kQ4_1, kN * 2 * kK, 7);
+  ConstTensorView w(blocks.data(), DType::kQ4_1, {kN, kK});
+  w.stride[0] = 2 * kK;
+  for (const char* backend : {"ref", "cpu"}) {
+    const auto s = stream(backend);
+    ASSERT_TRUE(ok(ops::matmul({.x = rows(x, 1, kK, kK), .w = w, .out = rows(all, 1, kN, kN)}, *s)));
+    ASSERT_TRUE(ok(ops::matmul({.x = rows(x, 1, kK, kK), .w = w.slice(3, 4), .out = rows(part, 1, 4, 4)}, *s)));
+    EXPECT_TRUE(same_bits(part, Floats(all.begin() + 3, all.begin() + 7)));
+    Floats third(2 * kK);
+    decode_blocks(DType::kQ4_1, blocks.data() + stored_bytes(DType::kQ4_1, 3 * 2 * kK), kK, third.data());
+    double sum = 0;
+    for (size_t c = 0; c < kK; ++c) sum += static_cast<double>(x[c]) * static_cast<double>(third[c]);
+    EXPECT_NEAR(part[0], sum, 1e-5);
   }
 }
 

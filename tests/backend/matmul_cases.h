@@ -36,6 +36,22 @@ inline constexpr MatmulCase kMatmulCases[] = {
     {129, 320, 96, DType::kF32, 7, true},
     {12, 3, 0, DType::kBF16},
     {200, 320, 2304, DType::kBF16},
+    {0, 5, 32, DType::kQ8_0},
+    {2, 3, 0, DType::kQ4K},
+    {1, 1, 32, DType::kQ4_1},
+    {1, 576, 576, DType::kQ4_1},
+    {1, 131, 96, DType::kQ8_0, 3},
+    {3, 17, 32, DType::kQ4_0, 1, true},
+    {5, 9, 1504, DType::kQ4_1, 0, true},
+    {7, 40, 256, DType::kQ4K},
+    {8, 129, 768, DType::kQ6K, 2, true},
+    {1, 33, 1024, DType::kQ6K},
+    {1, 2051, 512, DType::kQ4K},  // more than the largest piece
+    {9, 129, 96, DType::kQ8_0, 5},
+    {65, 130, 32, DType::kQ4_0},
+    {12, 3, 576, DType::kQ4_1, 1, true},
+    {130, 257, 512, DType::kQ4K, 2, true},
+    {70, 67, 256, DType::kQ6K},
 };
 
 /// Lists of products: nothing, one, decode projections of mixed shapes, both paths and empty products in one list.
@@ -48,6 +64,7 @@ inline const std::vector<std::vector<MatmulCase>> kMatmulListCases = {
      {70, 130, 300, DType::kBF16, 1, true},
      {7, 9, 33, DType::kF32, 2, true},
      {130, 257, 31, DType::kF16}},
+    {{1, 576, 576, DType::kQ4_1}, {1, 192, 576, DType::kQ8_0}, {1, 5, 256, DType::kQ6K}, {20, 30, 256, DType::kQ4K}},
 };
 
 }  // namespace vestige

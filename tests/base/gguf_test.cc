@@ -97,12 +97,12 @@ TEST_F(GgufTest, DecodesEveryEncodingAsThePackageDoes) {
   size_t at = 0;
   for (const GgufTensor& tensor : file->tensors()) {
     EXPECT_THAT(tensor.shape, ElementsAre(3, 512)) << tensor.name;
-    EXPECT_EQ(tensor.name, std::string("tensor.") + block_shape(tensor.type).name);
+    EXPECT_EQ(tensor.name, std::string("tensor.") + dtype_name(tensor.dtype));
     EXPECT_EQ(file->find(tensor.name), &tensor);
     std::vector<float> want(3 * 512), got(want.size());
     std::memcpy(want.data(), expected.data() + at, want.size() * sizeof(float));
     at += want.size() * sizeof(float);
-    decode_blocks(tensor.type, file->data(tensor), static_cast<int64_t>(got.size()), got.data());
+    decode_blocks(tensor.dtype, file->data(tensor), static_cast<int64_t>(got.size()), got.data());
     for (size_t i = 0; i < want.size(); ++i) {
       ASSERT_NEAR(got[i], want[i], 1e-6 * (1 + std::abs(double(want[i])))) << tensor.name << " " << i;
     }
@@ -146,7 +146,7 @@ TEST_F(GgufTest, FlippedBytesAreRefusedOrSafe) {
       int64_t n = 1;
       for (const int64_t d : t.shape) n *= d;
       std::vector<float> numbers(static_cast<size_t>(n));
-      decode_blocks(t.type, file->data(t), n, numbers.data());
+      decode_blocks(t.dtype, file->data(t), n, numbers.data());
     }
   }
   EXPECT_GT(n_refused, 100);

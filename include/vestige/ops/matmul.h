@@ -12,13 +12,13 @@ namespace vestige {
 /// out[i, j] = sum_k x[i, k] * w[j, k]   (+ out[i, j] if accumulate)
 ///
 /// The bits of out row i depend on row i of x and on w alone: not on m, not on the other rows, not on
-/// the number of threads. (So a text gives the same numbers whatever the prefill chunk.) One exception,
-/// stated so that it can be relied on: m <= kGemvRows takes the bandwidth-bound path, m > kGemvRows the
-/// compute-bound one, and the two agree only to rounding.
+/// the number of threads; blocks of codes give the bits that the numbers they stand for give as f32. (So a text gives
+/// the same numbers whatever the prefill chunk.) One exception, stated so that it can be relied on: m <= kGemvRows
+/// takes the bandwidth-bound path, m > kGemvRows the compute-bound one, and the two agree only to rounding.
 struct MatmulParams {
   static constexpr int64_t kGemvRows = 8;
   ConstTensorView x;           ///< [m, k] f32, m >= 0; row stride free
-  ConstTensorView w;           ///< [n, k] f32, bf16, f16 or f8e4m3; contiguous rows
+  ConstTensorView w;           ///< [n, k] f32, bf16, f16, f8e4m3 or blocks of codes; contiguous rows
   ConstTensorView scale = {};  ///< f8e4m3 only: [ceil(n / 128), ceil(k / 128)] f32, weight = code * scale
   TensorView out;              ///< [m, n] f32; row stride free; must not overlap x
   bool accumulate = false;

@@ -11,7 +11,7 @@ namespace vestige {
 /// out[i] = table[ids[i]], widened to f32 (token embedding).
 /// @return InvalidArgument if an id is outside [0, v).
 struct GatherRowsParams {
-  ConstTensorView table;       ///< [v, d] f32, bf16, f16 or f8e4m3
+  ConstTensorView table;       ///< [v, d] f32, bf16, f16, f8e4m3 or blocks of codes
   ConstTensorView scale = {};  ///< f8e4m3 only, as in matmul
   ConstTensorView ids;         ///< [t] i32
   TensorView out;              ///< [t, d] f32

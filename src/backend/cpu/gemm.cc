@@ -8,6 +8,7 @@
 #define HWY_TARGET_INCLUDE "backend/cpu/gemm.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "backend/cpu/block-inl.h"
 #include "backend/cpu/load-inl.h"
 // clang-format on
 
@@ -97,10 +98,37 @@ void pack(const Weight& w, int64_t row, int64_t n, float* panel) {
   }
 }
 
+// The same of a weight in blocks: four rows at a time are decoded, a block each, and turned from there.
+template <class B>
+void pack_blocks(const Weight& w, int64_t row, int64_t n, float* panel) {
+  const D d;
+  constexpr auto kWide = static_cast<int64_t>(hn::MaxLanes(hn::CappedTag<float, 4>()));
+  HWY_ALIGN float numbers[kWide * B::kNumbers];
+  const Weight few{.data = numbers, .n = kWide, .k = B::kNumbers, .stride = B::kNumbers};
+  for (int64_t r = 0; r < kPanel; r += kWide) {
+    for (int64_t c = 0; c < w.k; c += B::kNumbers) {
+      for (int64_t i = 0; i < std::min(kWide, n - r); ++i) {
+        for_groups<B>(d, w.block_at<B>(row + r + i, c), B::kNumbers, [&](int64_t at, const V* wide) {
+          for (int v = 0; v < kGroupVectors<D>; ++v) hn::Store(wide[v], d, numbers + i * B::kNumbers + at + v * kLanes);
+        });
+      }
+      for (int64_t i = 0; i < B::kNumbers; i += kWide) pack_tile<float>(few, 0, n - r, i, panel + c * kPanel + r);
+    }
+  }
+}
+
+void pack_any(const Weight& w, int64_t row, int64_t n, float* panel) {
+  if (w.in_blocks()) {
+    with_blocks(w.dtype, [&](auto blocks) { pack_blocks<decltype(blocks)>(w, row, n, panel); });
+  } else {
+    with_element(w.dtype, [&](auto element) { pack<decltype(element)>(w, row, n, panel); });
+  }
+}
+
 void gemm(const GemmParams& p) {
   for (int64_t col = p.col_begin; col < p.col_end; col += kPanel) {
     const int64_t n = std::min(kPanel, p.col_end - col), j = col - p.col_begin;
-    with_element(p.w.dtype, [&](auto element) { pack<decltype(element)>(p.w, col, n, p.scratch); });
+    pack_any(p.w, col, n, p.scratch);
     int64_t i = 0;
     for (; i + kBlock <= p.m; i += kBlock) block<kBlock>(p, p.scratch, i, j, n);
     for (; i + 4 <= p.m; i += 4) block<4>(p, p.scratch, i, j, n);

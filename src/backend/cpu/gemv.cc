@@ -8,6 +8,7 @@
 #define HWY_TARGET_INCLUDE "backend/cpu/gemv.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "backend/cpu/block-inl.h"
 #include "backend/cpu/load-inl.h"
 // clang-format on
 
@@ -24,6 +25,17 @@ constexpr int64_t kStrip = 8;  // rows of w that stay in the L1 cache while all 
 constexpr int kChains = 4;     // hide the latency of a fused multiply-add
 // Rows of x at a time: kChains accumulators each, of the 32 registers of AVX-512 or the 16 of AVX2.
 constexpr int kRows = HWY_TARGET == HWY_AVX3 ? 4 : 2;
+
+template <int M>
+HWY_INLINE void finish(const GemvParams& p, V (&sum)[M][kChains], int64_t i0, int64_t j) {
+#pragma GCC unroll 4
+  for (int i = 0; i < M; ++i) {
+    const V total = hn::Add(hn::Add(sum[i][0], sum[i][1]), hn::Add(sum[i][2], sum[i][3]));
+    float* out = p.out + (i0 + i) * p.out_stride + j;
+    const float value = hn::GetLane(hn::SumOfLanes(D(), total));
+    *out = p.accumulate ? *out + value : value;
+  }
+}
 
 // M rows of x against one row of w: one row, because a single linear stream is what the hardware prefetcher follows
 // at the full rate of memory (eight rows at once: 0.4 of it). Vector v of k goes to chain v % kChains (the last,
@@ -68,13 +80,53 @@ HWY_INLINE void dot(const GemvParams& p, int64_t i0, int64_t j) {
 #pragma GCC unroll 4
     for (int i = 0; i < M; ++i) sum[i][0] = hn::MulAdd(widen_n(d, x + i * p.x_stride + c, rest), wide, sum[i][0]);
   }
+  finish<M>(p, sum, i0, j);
+}
+
+// The same over blocks of codes, with the bits that the decoded numbers give: whole groups, so no partial vector.
+template <int M, class B>
+requires(B::kNumbers > 0) HWY_INLINE void dot(const GemvParams& p, int64_t i0, int64_t j) {
+  const D d;
+  constexpr int kVectors = kGroupVectors<D>;
+  const uint8_t* row = p.w.block_at<B>(j);
+  const float* x = p.x + i0 * p.x_stride;
+  V sum[M][kChains];
 #pragma GCC unroll 4
   for (int i = 0; i < M; ++i) {
-    const V total = hn::Add(hn::Add(sum[i][0], sum[i][1]), hn::Add(sum[i][2], sum[i][3]));
-    float* out = p.out + (i0 + i) * p.out_stride + j;
-    const float value = hn::GetLane(hn::SumOfLanes(d, total));
-    *out = p.accumulate ? *out + value : value;
+#pragma GCC unroll 4
+    for (int u = 0; u < kChains; ++u) sum[i][u] = hn::Zero(d);
   }
+  const auto add_group = [&](const uint8_t* block, const float* scales, int64_t group, int64_t c, int first) {
+    V wide[kVectors];
+    decode_group(B(), d, block, scales, group, wide);
+#pragma GCC unroll 32
+    for (int v = 0; v < kVectors; ++v) {
+#pragma GCC unroll 4
+      for (int i = 0; i < M; ++i) {
+        V& chain = sum[i][(first + v) % kChains];
+        chain = hn::MulAdd(hn::LoadU(d, x + i * p.x_stride + c + v * kLanes), wide[v], chain);
+      }
+    }
+  };
+  // Scales of many blocks first, through memory, from where a broadcast is a mere load. Then two groups a turn at
+  // least: where a group is two vectors, the second goes to the other two chains.
+  constexpr int64_t kSpan = 2048, kTurn = std::max<int64_t>(2 * kGroup, B::kNumbers);
+  float scales[kSpan / B::kNumbers * kScales<B>];
+  for (int64_t begin = 0; begin < p.w.k; begin += kSpan, row += kSpan / B::kNumbers * B::kBytes) {
+    const int64_t n = std::min(kSpan, p.w.k - begin);
+    for (int64_t i = 0; i < n / B::kNumbers; ++i) load_scales(B(), row + i * B::kBytes, scales + i * kScales<B>);
+    int64_t c = 0;
+    for (; c + kTurn <= n; c += kTurn) {
+#pragma GCC unroll 8
+      for (int64_t part = 0; part < kTurn; part += kGroup) {
+        const int64_t i = c / B::kNumbers + part / B::kNumbers;
+        add_group(row + i * B::kBytes, scales + i * kScales<B>, part % B::kNumbers / kGroup, begin + c + part,
+                  static_cast<int>(part / kGroup) * kVectors % kChains);
+      }
+    }
+    if (c < n) add_group(row + c / B::kNumbers * B::kBytes, scales + c / B::kNumbers * kScales<B>, 0, begin + c, 0);
+  }
+  finish<M>(p, sum, i0, j);
 }
 
 template <class T>
@@ -92,7 +144,11 @@ void gemv(const GemvParams& p) {
 }
 
 void gemv_all(const GemvParams& p) {
-  with_element(p.w.dtype, [&](auto element) { gemv<decltype(element)>(p); });
+  if (p.w.in_blocks()) {
+    with_blocks(p.w.dtype, [&](auto blocks) { gemv<decltype(blocks)>(p); });
+  } else {
+    with_element(p.w.dtype, [&](auto element) { gemv<decltype(element)>(p); });
+  }
 }
 
 }  // namespace HWY_NAMESPACE

@@ -17,6 +17,18 @@ struct F8 {
   uint8_t bits;
 };
 
+// Stored blocks of codes (base/block_codes.h has the layouts).
+template <DType kStored, int64_t kNumbersIn, int64_t kBytesIn>
+struct Blocks {
+  static constexpr DType kDType = kStored;
+  static constexpr int64_t kNumbers = kNumbersIn, kBytes = kBytesIn;
+};
+using Q8_0 = Blocks<DType::kQ8_0, 32, 34>;
+using Q4_0 = Blocks<DType::kQ4_0, 32, 18>;
+using Q4_1 = Blocks<DType::kQ4_1, 32, 20>;
+using Q4K = Blocks<DType::kQ4K, 256, 144>;
+using Q6K = Blocks<DType::kQ6K, 256, 210>;
+
 /// Columns and rows that share one scale of an f8e4m3 weight.
 inline constexpr int64_t kScaleBlock = 128;
 
@@ -30,10 +42,16 @@ struct Weight {
   static Weight of(const ConstTensorView& w, const ConstTensorView& scale = {}) {
     return {w.data, w.dtype, w.dim(0), w.dim(1), w.stride[0], scale.as<float>(), scale.rank == 2 ? scale.dim(1) : 0};
   }
-  int64_t row_bytes() const { return k * static_cast<int64_t>(dtype_bytes(dtype)); }
+  int64_t row_bytes() const { return stored_bytes(dtype, k); }
+  bool in_blocks() const { return !dtype_block(dtype).plain(); }
+  /// Of a weight in blocks of kind B: the block that holds number c of a row.
+  template <class B>
+  const uint8_t* block_at(int64_t row, int64_t c = 0) const {
+    return static_cast<const uint8_t*>(data) + (row * (stride / B::kNumbers) + c / B::kNumbers) * B::kBytes;
+  }
 };
 
-/// Calls f(T{}) with the stored element type of `dtype`.
+/// Calls f(T{}) with the stored element type of a plain `dtype`.
 template <class F>
 void with_element(DType dtype, const F& f) {
   switch (dtype) {
@@ -48,6 +66,28 @@ void with_element(DType dtype, const F& f) {
       break;
     default:
       f(float{});
+      break;
+  }
+}
+
+/// Calls f(B{}) with the kind of block of `dtype`.
+template <class F>
+void with_blocks(DType dtype, const F& f) {
+  switch (dtype) {
+    case DType::kQ8_0:
+      f(Q8_0{});
+      break;
+    case DType::kQ4_0:
+      f(Q4_0{});
+      break;
+    case DType::kQ4_1:
+      f(Q4_1{});
+      break;
+    case DType::kQ4K:
+      f(Q4K{});
+      break;
+    default:
+      f(Q6K{});
       break;
   }
 }

@@ -8,6 +8,7 @@
 #define HWY_TARGET_INCLUDE "backend/cpu/widen.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "backend/cpu/block-inl.h"
 #include "backend/cpu/load-inl.h"
 // clang-format on
 
@@ -32,6 +33,18 @@ void widen_row(const T* src, int64_t k, const float* scale, float* dst) {
 }
 
 void widen_all(const Weight& w, int64_t row_begin, int64_t n_rows, float* dst, int64_t dst_stride) {
+  if (w.in_blocks()) {
+    return with_blocks(w.dtype, [&](auto blocks) {
+      using B = decltype(blocks);
+      constexpr auto kLanes = static_cast<int64_t>(hn::MaxLanes(D()));
+      for (int64_t i = 0; i < n_rows; ++i) {
+        float* to = dst + i * dst_stride;
+        for_groups<B>(D(), w.block_at<B>(row_begin + i), w.k, [&](int64_t c, const hn::Vec<D>* wide) {
+          for (int v = 0; v < kGroupVectors<D>; ++v) hn::StoreU(wide[v], D(), to + c + v * kLanes);
+        });
+      }
+    });
+  }
   with_element(w.dtype, [&](auto element) {
     using T = decltype(element);
     for (int64_t i = 0; i < n_rows; ++i) {

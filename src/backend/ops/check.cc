@@ -95,6 +95,21 @@ Status check_scale(const ConstTensorView& w, const ConstTensorView& scale, const
                           dtype_name(w.dtype));
 }
 
+Status check_weight(const ConstTensorView& w, const ConstTensorView& scale, const char* op, const char* field) {
+  VESTIGE_TRY(check_view(w, {op,
+                             field,
+                             {w.dim(0), w.dim(1)},
+                             {DType::kF32, DType::kBF16, DType::kF16, DType::kF8E4M3, DType::kQ8_0, DType::kQ4_0,
+                              DType::kQ4_1, DType::kQ4K, DType::kQ6K},
+                             Strides::kFree}));
+  const int64_t n = dtype_block(w.dtype).n;
+  if (w.dim(1) % n != 0 || (w.dim(0) > 1 && w.stride[0] % n != 0)) {
+    return invalid_argument("%s: %s is %s with rows %lld apart, want multiples of %lld", op, field, describe(w).c_str(),
+                            static_cast<long long>(w.stride[0]), static_cast<long long>(n));
+  }
+  return check_scale(w, scale, op);
+}
+
 Status check_ids(const ConstTensorView& ids, int64_t limit, const char* op, const char* field) {
   if (ids.device != DeviceKind::kCpu) return {};
   const auto* id = ids.as<int32_t>();

@@ -33,6 +33,9 @@ Status check_rank(const ConstTensorView& view, int rank, const char* op, const c
 Status check_apart(const ConstTensorView& a, const ConstTensorView& b, const char* op, const char* fields);
 /// InvalidArgument unless `scale` is the [ceil(n / 128), ceil(k / 128)] table of an f8e4m3 `w`, or absent for others.
 Status check_scale(const ConstTensorView& w, const ConstTensorView& scale, const char* op, const char* field = "scale");
+/// InvalidArgument unless `w` is an [n, k] weight as checkpoints store it: f32, bf16, f16, f8e4m3 with its `scale`, or
+/// blocks of codes with rows and strides of whole blocks; contiguous rows.
+Status check_weight(const ConstTensorView& w, const ConstTensorView& scale, const char* op, const char* field);
 /// InvalidArgument unless every i32 of `ids` (if on the CPU) lies in [0, limit).
 Status check_ids(const ConstTensorView& ids, int64_t limit, const char* op, const char* field);
 
