@@ -73,16 +73,17 @@ struct Scoring {
 
 #if HWY_TARGET == HWY_SCALAR
 
-/// scores[row, h] = q_h . key of kRows rows from `row` on, turned by their places in the tile of the queries.
+/// scores[row, h] = q_h . key of kRows rows from `row` on, turned by their places from the tile of the queries on.
 template <int64_t kWidth, int64_t kCount, int64_t kRows>
-HWY_INLINE void score_few(const Scoring& k, const uint8_t* codes, int64_t row, const float* q, float* scores) {
+HWY_INLINE void score_few(const Scoring& k, const uint8_t* codes, int64_t row, int64_t tile, const float* q,
+                          float* scores) {
   static_assert(kRows == 1);
   int16_t key[kWidth] = {};
   for (int64_t g = 0; g < k.n_groups; ++g) {
     const int64_t code = codes[g / 2] >> (4 * (g % 2)) & 15;
     add_integers(key, k.terms + (g * kTerms + code) * kWidth, kWidth, key);
   }
-  const int16_t* place = k.places + (k.at == nullptr ? 0 : k.at[row] % kTurn) * 2 * kWidth;
+  const int16_t* place = k.places + (k.at == nullptr ? 0 : k.at[row] - tile) * 2 * kWidth;
   scores += row * kHeads;
   std::fill(scores, scores + kHeads, 0.0f);
   for (int64_t h = 0; h < kCount; ++h, q += kWidth) {
@@ -135,17 +136,17 @@ HWY_INLINE VF turned(hn::Vec<DI16> pairs, const int16_t* by) {
   return hn::ConvertTo(DF(), hn::RearrangeToOddPlusEven(sums, other));
 }
 
-/// scores[row, h] = q_h . key of kRows rows from `row` on, turned by their places in the tile of the queries.
+/// scores[row, h] = q_h . key of kRows rows from `row` on, turned by their places from the tile of the queries on.
 template <int64_t kWidth, int64_t kCount, int64_t kRows>
-HWY_INLINE void score_few(const Scoring& k, const uint8_t* codes, int64_t row, const float* HWY_RESTRICT q,
-                          float* HWY_RESTRICT scores) {
+HWY_INLINE void score_few(const Scoring& k, const uint8_t* codes, int64_t row, int64_t tile,
+                          const float* HWY_RESTRICT q, float* HWY_RESTRICT scores) {
   constexpr int64_t kVectors = 2;  // of each row in registers
   const DF df;
   const int16_t* place[kRows];
   VF sum[kRows][kHeads];
 #pragma GCC unroll 8
   for (int64_t r = 0; r < kRows; ++r) {
-    place[r] = k.places + (k.at == nullptr ? 0 : k.at[row + r] % kTurn) * 2 * kWidth;
+    place[r] = k.places + (k.at == nullptr ? 0 : k.at[row + r] - tile) * 2 * kWidth;
 #pragma GCC unroll 8
     for (int64_t h = 0; h < kHeads; ++h) sum[r][h] = hn::Zero(df);
   }
@@ -174,22 +175,26 @@ HWY_INLINE void score_few(const Scoring& k, const uint8_t* codes, int64_t row, c
 
 #endif
 
-/// Rows that share the loads of the queries.
-constexpr int64_t kRowsAtOnce = HWY_TARGET <= HWY_AVX3 ? 4 : HWY_TARGET == HWY_SCALAR ? 1 : 2;
+/// Rows that share the loads of the queries. Narrow keys need few, and two pairs of them overlap better.
+constexpr int64_t rows_at_once(int64_t width) {
+  if (HWY_TARGET == HWY_SCALAR) return 1;
+  return HWY_TARGET <= HWY_AVX3 && width > 64 ? 4 : 2;
+}
 
 /// Scores of rows [row, end) of a class, whose codes begin at `codes`, with kCount queries; [rows, kHeads].
 template <int64_t kWidth, int64_t kCount>
 HWY_NOINLINE void score_rows(const Scoring k, const uint8_t* codes, int64_t row, int64_t end, const float* tiles,
                              int64_t tile_floats, float* scores) {
+  constexpr int64_t kRows = rows_at_once(kWidth);
   while (row < end) {
     const int64_t tile = k.at == nullptr ? 0 : k.at[row] / kTurn;
     const float* q = tiles + tile * tile_floats;
-    if (row + kRowsAtOnce <= end && (k.at == nullptr || k.at[row + kRowsAtOnce - 1] / kTurn == tile)) {
-      score_few<kWidth, kCount, kRowsAtOnce>(k, codes, row, q, scores);
-      row += kRowsAtOnce;
-      codes += kRowsAtOnce * k.bytes;
+    if (row + kRows <= end && (k.at == nullptr || k.at[row + kRows - 1] < tile * kTurn + kPlaces)) {
+      score_few<kWidth, kCount, kRows>(k, codes, row, tile * kTurn, q, scores);
+      row += kRows;
+      codes += kRows * k.bytes;
     } else {
-      score_few<kWidth, kCount, 1>(k, codes, row, q, scores);
+      score_few<kWidth, kCount, 1>(k, codes, row, tile * kTurn, q, scores);
       ++row;
       codes += k.bytes;
     }
@@ -212,38 +217,47 @@ HWY_NOINLINE void score_class(const Work& w, const ClassRows& rows, const float*
 }
 
 /// Scores of n rows and kHeads heads become weights; the largest score of each head.
-HWY_NOINLINE void weigh(float* scores, int64_t n, float* top) {
+HWY_NOINLINE void weigh(float* HWY_RESTRICT scores, int64_t n, float* HWY_RESTRICT top) {
   const DF df;
-  constexpr int64_t kRepeat = std::max(kLanes, kHeads);
-  float tops[kRepeat];
-  std::fill(tops, tops + kRepeat, -kInf);
-  // Whole vectors: what lies past the end weighs nothing.
-  std::fill(scores + n * kHeads, scores + round_up(n * kHeads, kRepeat), -kInf);
-  for (int64_t i = 0; i < n * kHeads; i += kRepeat) {
-    for (int64_t j = 0; j < kRepeat; j += kLanes) {
-      hn::StoreU(hn::Max(hn::LoadU(df, tops + j), hn::LoadU(df, scores + i + j)), df, tops + j);
+  std::fill(top, top + kHeads, -kInf);
+  if constexpr (kLanes < kHeads) {
+    for (int64_t i = 0; i < n * kHeads; ++i) top[i % kHeads] = std::max(top[i % kHeads], scores[i]);
+    for (int64_t i = 0; i < n * kHeads; ++i) {
+      scores[i] = hn::GetLane(exp_nonpositive(df, hn::Set(df, scores[i] - top[i % kHeads])));
     }
+    return;
   }
-  std::copy(tops, tops + kHeads, top);
-  for (int64_t i = kHeads; i < kRepeat; ++i) top[i % kHeads] = std::max(top[i % kHeads], tops[i]);
-  for (int64_t i = 0; i < kRepeat; ++i) tops[i] = top[i % kHeads];
-  for (int64_t i = 0; i < n * kHeads; i += kRepeat) {
-    for (int64_t j = 0; j < kRepeat; j += kLanes) {
-      const VF score = hn::Sub(hn::LoadU(df, scores + i + j), hn::LoadU(df, tops + j));
-      hn::StoreU(exp_nonpositive(df, score), df, scores + i + j);
-    }
+  // Whole vectors: what lies past the end weighs nothing.
+  std::fill(scores + n * kHeads, scores + round_up(n * kHeads, kLanes), -kInf);
+  VF tops = hn::Set(df, -kInf);
+  for (int64_t i = 0; i < n * kHeads; i += kLanes) tops = hn::Max(tops, hn::LoadU(df, scores + i));
+  float lanes[kLanes];
+  hn::StoreU(tops, df, lanes);
+  for (int64_t i = 0; i < kLanes; ++i) top[i % kHeads] = std::max(top[i % kHeads], lanes[i]);
+  for (int64_t i = 0; i < kLanes; ++i) lanes[i] = top[i % kHeads];
+  tops = hn::LoadU(df, lanes);
+  for (int64_t i = 0; i < n * kHeads; i += kLanes) {
+    hn::StoreU(exp_nonpositive(df, hn::Sub(hn::LoadU(df, scores + i), tops)), df, scores + i);
   }
 }
 
-/// sum[h] = of the weights of n rows.
+/// sum[h] = of the weights of n rows. Two sums side by side: one would wait for itself.
 HWY_INLINE void sum_weights(const float* weights, int64_t n, float* sum) {
-  const hn::CappedTag<float, kHeads> d4;
-  constexpr int64_t kStep = static_cast<int64_t>(hn::MaxLanes(hn::CappedTag<float, kHeads>()));
-  for (int64_t h = 0; h < kHeads; h += kStep) {
-    auto total = hn::Zero(d4);
-    for (int64_t k = 0; k < n; ++k) total = hn::Add(total, hn::LoadU(d4, weights + k * kHeads + h));
-    hn::StoreU(total, d4, sum + h);
+  const DF df;
+  constexpr int64_t kStep = 2 * std::max(kLanes, kHeads);
+  VF even = hn::Zero(df), odd = even;
+  int64_t i = 0;
+  std::fill(sum, sum + kHeads, 0.0f);
+  if constexpr (kLanes >= kHeads) {
+    for (; i + kStep <= n * kHeads; i += kStep) {
+      even = hn::Add(even, hn::LoadU(df, weights + i));
+      odd = hn::Add(odd, hn::LoadU(df, weights + i + kLanes));
+    }
+    float lanes[kLanes];
+    hn::StoreU(hn::Add(even, odd), df, lanes);
+    for (int64_t j = 0; j < kLanes; ++j) sum[j % kHeads] += lanes[j];
   }
+  for (; i < n * kHeads; ++i) sum[i % kHeads] += weights[i];
 }
 
 #if HWY_TARGET == HWY_SCALAR
@@ -265,6 +279,7 @@ template <int64_t kCount, int64_t kVectors>
 HWY_INLINE void add_by_bit(const uint8_t* codes, int64_t bytes, int64_t n, const float* weights, int64_t stride,
                            float* by_bit) {
   const DF df;
+  [[maybe_unused]] const VF one = hn::Set(df, 1.0f);
   VF sum[kCount][kVectors];
 #pragma GCC unroll 8
   for (int64_t h = 0; h < kCount; ++h) {
@@ -281,7 +296,9 @@ HWY_INLINE void add_by_bit(const uint8_t* codes, int64_t bytes, int64_t n, const
 #pragma GCC unroll 8
       for (int64_t h = 0; h < kCount; ++h) {
 #if HWY_TARGET <= HWY_AVX3
-        sum[h][v] = hn::IfThenElse(set, hn::Add(sum[h][v], weight[h]), sum[h][v]);  // one masked addition
+        // One masked instruction. Additions and multiply-adds have ports of their own on some CPUs: half of each.
+        const VF more = (h + v) % 2 == 0 ? hn::Add(sum[h][v], weight[h]) : hn::MulAdd(weight[h], one, sum[h][v]);
+        sum[h][v] = hn::IfThenElse(set, more, sum[h][v]);
 #else
         sum[h][v] = hn::Add(sum[h][v], hn::IfThenElseZero(set, weight[h]));
 #endif
@@ -323,6 +340,7 @@ HWY_INLINE void add_by_bit(int64_t count, const uint8_t* codes, int64_t bytes, i
 /// on; by_bit: memory. part: [heads of the block, line_floats(r)].
 HWY_NOINLINE void add_values(const Work& w, const ClassRows& rows, const float* weights, int64_t n_heads, float* by_bit,
                              float* part, float* sum) {
+  const DF df;
   const PlaneSide& value = w.p->rows.value;
   const int64_t skipped = w.layout.key_bits[rows.c] % 8, n_bits = skipped + w.layout.value_bits[rows.c];
   std::fill(by_bit, by_bit + kHeads * w.most_bits, 0.0f);
@@ -339,27 +357,49 @@ HWY_NOINLINE void add_values(const Work& w, const ClassRows& rows, const float* 
     const float *bits = by_bit + h * w.most_bits + skipped, *weight = w.bit_weight[rows.c];
     for (int64_t p = 0; p < kMaxPlanes; ++p) {
       const int64_t n = plane_width(value, rows.c, p);
-      for (int64_t j = 0; j < n; ++j) t[j] += weight[j] * bits[j];
+      for (int64_t j = 0; j < n; j += kLanes) {
+        const VF sum_of_bits = hn::Mul(hn::LoadU(df, weight + j), hn::LoadU(df, bits + j));
+        const auto inside = hn::FirstN(df, static_cast<size_t>(n - j));
+        hn::StoreU(hn::Add(hn::LoadU(df, t + j), hn::IfThenElseZero(inside, sum_of_bits)), df, t + j);
+      }
       weight += n;
       bits += n;
     }
   }
 }
 
-/// Rows of a piece by class. order: [kMaxPlaneClasses, kPlaneRun].
+constexpr int64_t kOrder = kPlaneRun + kLanes;  // whole vectors are written
+
+/// Rows of a piece by class. order: [kMaxPlaneClasses, kOrder].
 HWY_NOINLINE void sort_rows(const Work& w, int64_t piece, ClassRows (&rows)[kMaxPlaneClasses], uint16_t* order) {
   const PlaneRows& from = w.p->rows;
   const int64_t begin = piece * kPlaneRun, n = std::min(w.n - begin, kPlaneRun);
   const uint8_t* classes = from.row_class.as<uint8_t>() + begin / 4;
-  uint64_t count = 0;  // four counters of 16 bits: no store has to come back before the next row
-  for (int64_t t = 0; t < n; ++t) {
+  int64_t count[kMaxPlaneClasses] = {}, t = 0;
+#if HWY_TARGET != HWY_SCALAR
+  const DU du;
+  const hn::Rebind<uint16_t, DU> d16;
+  for (; t + kLanes <= n; t += kLanes) {
+    uint32_t word = 0;
+    std::memcpy(&word, classes + t / 4, static_cast<size_t>(kLanes / 4));
+    const auto lane = hn::Iota(du, 0), of = hn::And(hn::Shr(hn::Set(du, word), hn::Add(lane, lane)), hn::Set(du, 3));
+    const auto place = hn::Add(lane, hn::Set(du, static_cast<uint32_t>(t)));
+#pragma GCC unroll 4
+    for (int64_t c = 0; c < kMaxPlaneClasses; ++c) {
+      const auto here = hn::Eq(of, hn::Set(du, static_cast<uint32_t>(c)));
+      const auto packed = hn::BitCast(DI32(), hn::Compress(place, here));
+      hn::StoreU(hn::DemoteTo(d16, packed), d16, order + c * kOrder + count[c]);
+      count[c] += static_cast<int64_t>(hn::CountTrue(du, here));
+    }
+  }
+#endif
+  for (; t < n; ++t) {
     const int64_t c = classes[t / 4] >> (2 * (t % 4)) & 3;
-    order[c * kPlaneRun + static_cast<int64_t>(count >> (16 * c) & 0xffff)] = static_cast<uint16_t>(t);
-    count += uint64_t{1} << (16 * c);
+    order[c * kOrder + count[c]++] = static_cast<uint16_t>(t);
   }
   for (int64_t c = 0; c < w.layout.n_classes; ++c) {
     const int64_t start = from.run_start.as<int32_t>()[piece * w.layout.n_classes + c];
-    rows[c] = {c, static_cast<int64_t>(count >> (16 * c) & 0xffff), order + c * kPlaneRun,
+    rows[c] = {c, count[c], order + c * kOrder,
                from.codes.as<uint8_t>() + w.layout.begin[c] + start * w.layout.row_bytes[c]};
   }
 }
@@ -368,9 +408,9 @@ HWY_NOINLINE void attend_piece(const Work& w, int64_t piece, int32_t thread) {
   Slices slices(w.local + thread * w.n_local());
   const int64_t n = std::min(w.n - piece * kPlaneRun, kPlaneRun), n_query = w.m * w.width();
   float *scores = slices.take(w.n_scores()), *q = slices.take(n_query), *tiles = slices.take(w.n_tiles() * n_query);
-  float* by_bit = slices.take(kHeads * w.most_bits);
+  float* by_bit = slices.take(kHeads * w.most_bits + kLanes);
   ClassRows rows[kMaxPlaneClasses];
-  uint16_t order[kMaxPlaneClasses * kPlaneRun];
+  uint16_t order[kMaxPlaneClasses * kOrder];
   sort_rows(w, piece, rows, order);
   turn_back(w, w.q, w.piece_cos + piece * w.n_pairs, w.piece_sin + piece * w.n_pairs, q);
   for (int64_t i = 0; i < w.n_tiles(); ++i) {

@@ -20,11 +20,12 @@ HWY_BEFORE_NAMESPACE();
 namespace vestige::cpu::HWY_NAMESPACE {
 namespace {
 
-constexpr int64_t kTurn = 32;   // rows whose queries are turned back once
-constexpr int64_t kHeads = 4;   // query heads that share a pass over the rows; scores of a row lie side by side
-constexpr int64_t kTerms = 16;  // of a table: 4 bits
-constexpr float kOne = 32767;   // 1.0 of cosines and sines
-constexpr int64_t kSlack = 8;   // bytes that may be read past a row
+constexpr int64_t kTurn = 32;    // rows whose queries are turned back once
+constexpr int64_t kPlaces = 64;  // by which a key may be turned: rows of a class that are taken at once lie apart
+constexpr int64_t kHeads = 4;    // query heads that share a pass over the rows; scores of a row lie side by side
+constexpr int64_t kTerms = 16;   // of a table: 4 bits
+constexpr float kOne = 32767;    // 1.0 of cosines and sines
+constexpr int64_t kSlack = 8;    // bytes that may be read past a row
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
 constexpr int64_t kWide = 2 * kLanes;  // 16-bit numbers of a vector
@@ -43,7 +44,7 @@ struct Work {
   float *q = nullptr, *key_basis = nullptr, *key_base = nullptr;  // [m, 2 n_pairs], [r of the keys, 2 n_pairs], [..]
   float* per_step = nullptr;              // [2 n_pairs]: 1 / step of the 16-bit keys, 0 where a pair is always 0
   int16_t* terms[kMaxPlaneClasses] = {};  // [n_groups(c), kTerms, 2 n_pairs]
-  int16_t* places = nullptr;              // [kTurn, 4 n_pairs]
+  int16_t* places = nullptr;              // [kPlaces, 4 n_pairs]
   float *tile_cos = nullptr, *tile_sin = nullptr;         // [kPlaneRun / kTurn, n_pairs]
   float *piece_cos = nullptr, *piece_sin = nullptr;       // [n_pieces, n_pairs]
   float* bit_weight[kMaxPlaneClasses] = {};               // [value bits]: of a coefficient, basis_scale in it
@@ -59,7 +60,7 @@ struct Work {
   int64_t n_scores() const { return line_floats(n_blocks * kPlaneRun * kHeads); }
   int64_t n_local() const {
     return n_scores() + line_floats(m * width()) + line_floats(n_tiles() * m * width()) +
-           line_floats(kHeads * most_bits);
+           line_floats(kHeads * most_bits + kLanes);
   }
 };
 
@@ -74,7 +75,7 @@ Status take_memory(Work& w, int64_t n_threads) {
                              {&w.key_basis, r_key * w.width()},
                              {&w.key_base, w.width()},
                              {&w.per_step, w.width()},
-                             {&places, kTurn * w.width()},  // 2 width() numbers of 16 bits
+                             {&places, kPlaces * w.width()},  // 2 width() numbers of 16 bits
                              {&w.tile_cos, w.n_tiles() * w.n_pairs},
                              {&w.tile_sin, w.n_tiles() * w.n_pairs},
                              {&w.piece_cos, w.n_pieces * w.n_pairs},
@@ -86,7 +87,7 @@ Status take_memory(Work& w, int64_t n_threads) {
                              {&w.local, n_threads * w.n_local()}};
   for (int64_t c = 0; c < w.layout.n_classes; ++c) {
     parts.push_back({&terms[c], w.n_groups(c) * kTerms * w.n_pairs});
-    parts.push_back({&w.bit_weight[c], w.layout.value_bits[c]});
+    parts.push_back({&w.bit_weight[c], w.layout.value_bits[c] + kLanes});  // read in whole vectors
   }
   int64_t total = 0;
   for (const Part& part : parts) total += line_floats(part.size);
@@ -96,12 +97,6 @@ Status take_memory(Work& w, int64_t n_threads) {
   w.places = reinterpret_cast<int16_t*>(places);
   for (int64_t c = 0; c < w.layout.n_classes; ++c) w.terms[c] = reinterpret_cast<int16_t*>(terms[c]);
   return {};
-}
-
-/// Where coordinate i of a key lies in its pairs.
-int64_t paired(const Work& w, int64_t i) {
-  if (w.p->interleaved || i >= 2 * w.n_turned) return i;
-  return i < w.n_turned ? 2 * i : 2 * (i - w.n_turned) + 1;
 }
 
 /// out += factor x, whole vectors.
@@ -154,7 +149,7 @@ void fill_tables(const Work& w) {
   const Angles none = place;
   float cosine[kMaxPlaneWidth], sine[kMaxPlaneWidth];
   const auto rounded = [](float x) { return static_cast<int16_t>(x * kOne + std::copysign(0.5f, x)); };
-  for (int64_t i = 0; i < (w.n_turned > 0 ? kTurn : 1); ++i) {
+  for (int64_t i = 0; i < (w.n_turned > 0 ? kPlaces : 1); ++i) {
     int16_t *first = w.places + i * 2 * w.width(), *second = first + w.width();
     fill_table(w, place, step, 1, cosine, sine);
     for (int64_t j = 0; j < w.n_pairs; ++j) {
@@ -164,52 +159,59 @@ void fill_tables(const Work& w) {
     }
     advance(&place, step);
   }
-  fill_table(w, none, place, w.n_tiles(), w.tile_cos, w.tile_sin);  // place has become kTurn steps
-  for (int64_t n = 1; n < kPlaneRun; n *= 2) advance(&step, Angles(step));
+  for (int64_t n = 1; n < kTurn; n *= 2) advance(&step, Angles(step));
+  fill_table(w, none, step, w.n_tiles(), w.tile_cos, w.tile_sin);
+  for (int64_t n = kTurn; n < kPlaneRun; n *= 2) advance(&step, Angles(step));
   const Angles first = w.p->first_position == 0 ? none : angles_of(w, static_cast<double>(w.p->first_position));
   fill_table(w, first, step, w.n_pieces, w.piece_cos, w.piece_sin);
 }
 
+/// A vector of d numbers in the order of pairs, zeros past it.
+HWY_INLINE void to_pairs(const Work& w, const float* x, float* out) {
+  const int64_t h = w.p->interleaved ? 0 : w.n_turned;
+  for (int64_t i = 0; i < h; ++i) {
+    out[2 * i] = x[i];
+    out[2 * i + 1] = x[i + h];
+  }
+  std::copy(x + 2 * h, x + w.d, out + 2 * h);
+  std::fill(out + w.d, out + w.width(), 0.0f);
+}
+
 /// Basis, steps and queries in the order of pairs.
-void prepare_keys(const Work& w) {
+HWY_NOINLINE void prepare_keys(const Work& w) {
   const PlaneSide& key = w.p->rows.key;
   const int64_t n_classes = w.layout.n_classes;
-  std::vector<float> step(static_cast<size_t>(w.width()), 0.0f);
-  std::fill(w.key_base, w.key_base + w.width(), 0.0f);
-  for (int64_t i = 0; i < w.d; ++i) {
-    const float mean = key.mean.as<float>()[i];
-    w.key_base[paired(w, i)] = mean;
-    step[static_cast<size_t>(paired(w, i))] = std::abs(mean);
-  }
+  float x[kMaxPlaneWidth], step[kMaxPlaneWidth];
+  to_pairs(w, key.mean.as<float>(), w.key_base);
+  for (int64_t i = 0; i < w.width(); ++i) step[i] = std::abs(w.key_base[i]);
   for (int64_t j = 0; j < key.basis.dim(0); ++j) {
     float* row = w.key_basis + j * w.width();
-    std::fill(row, row + w.width(), 0.0f);
-    double most = 0;
+    float most = 0;
     for (int64_t c = 0; c < n_classes; ++c) {
-      if (coefficient_bits(key, c, j) > 0) most = std::max(most, coefficient_range(key, c, j) / 2);
+      if (j < plane_width(key, c, 0)) most = std::max(most, static_cast<float>(coefficient_range(key, c, j) / 2));
     }
     const float scale = key.basis_scale.as<float>()[j];
-    for (int64_t i = 0; i < w.d; ++i) {
-      const float x = scale * static_cast<float>(basis_level(key, j, i));
-      row[paired(w, i)] = x;
-      step[static_cast<size_t>(paired(w, i))] += std::abs(x) * static_cast<float>(most);
-    }
+    const int8_t* level = key.basis.as<int8_t>() + j * w.d;
+    for (int64_t i = 0; i < w.d; ++i) x[i] = scale * static_cast<float>(level[i]);
+    to_pairs(w, x, row);
+    for (int64_t i = 0; i < w.width(); ++i) step[i] += std::abs(row[i]) * most;
   }
   // A sum of rounded terms may be half a step a term further out.
   float most_terms = 2;
   for (int64_t c = 0; c < n_classes; ++c) {
     most_terms = std::max(most_terms, 2 + static_cast<float>(w.layout.key_bits[c]) / 2);
   }
-  for (size_t i = 0; i < step.size(); i += 2) {
-    step[i] = step[i + 1] = std::max(step[i], step[i + 1]) / (32767 - most_terms);
+  for (int64_t i = 0; i < w.width(); i += 2) {
+    const float most = std::max(step[i], step[i + 1]) / (32767 - most_terms);
+    step[i] = step[i + 1] = most > 1e-30f ? most : 0.0f;
     w.per_step[i] = w.per_step[i + 1] = step[i] > 0 ? 1 / step[i] : 0.0f;
   }
-  std::fill(w.q, w.q + w.m * w.width(), 0.0f);
   for (int64_t h = 0; h < w.m; ++h) {
-    const float* from = w.p->q.as<float>() + h * w.p->q.stride[0];
-    for (int64_t i = 0; i < w.d; ++i) {
-      const int64_t at = paired(w, i);
-      w.q[h * w.width() + at % 2 * w.n_pairs + at / 2] = from[i] * (w.p->scale / kOne) * step[static_cast<size_t>(at)];
+    to_pairs(w, w.p->q.as<float>() + h * w.p->q.stride[0], x);
+    float *first = w.q + h * w.width(), *second = first + w.n_pairs;
+    for (int64_t j = 0; j < w.n_pairs; ++j) {
+      first[j] = x[2 * j] * (w.p->scale / kOne) * step[2 * j];
+      second[j] = x[2 * j + 1] * (w.p->scale / kOne) * step[2 * j];
     }
   }
 }
@@ -233,11 +235,12 @@ HWY_NOINLINE void fill_terms(const Work& w, int64_t c) {
   const PlaneSide& key = w.p->rows.key;
   const int64_t width = w.width(), table = kTerms * width;
   int16_t* terms = w.terms[c];
-  std::fill(terms, terms + w.n_groups(c) * table, int16_t{0});
+  for (int64_t g = 0; g < w.n_groups(c); ++g) std::fill_n(terms + g * table, width, int16_t{0});
+  std::fill_n(terms + (w.n_groups(c) - 1) * table, table, int16_t{0});  // of bits past the last
   int64_t bit = 0;
   for (int64_t p = 0; p < kMaxPlanes; ++p) {
     for (int64_t j = 0; j < plane_width(key, c, p); ++j, ++bit) {
-      const double factor = std::ldexp(coefficient_range(key, c, j), -static_cast<int>(p) - 1);
+      const double factor = coefficient_range(key, c, j) * power_of_two(-static_cast<int>(p) - 1);
       to_steps(w, w.key_basis + j * width, factor, terms + bit / 4 * table + (int64_t{1} << (bit % 4)) * width);
     }
   }
@@ -250,7 +253,7 @@ HWY_NOINLINE void fill_terms(const Work& w, int64_t c) {
   }
   std::vector<float> base(w.key_base, w.key_base + width);
   for (int64_t j = 0; j < plane_width(key, c, 0); ++j) {
-    const double middle = std::ldexp(1.0, -coefficient_bits(key, c, j) - 1) - 0.5;
+    const double middle = power_of_two(-coefficient_bits(key, c, j) - 1) - 0.5;
     add_scaled(w.key_basis + j * width, static_cast<float>(middle * coefficient_range(key, c, j)), width, base.data());
   }
   std::vector<int16_t> steps(static_cast<size_t>(width));
@@ -269,9 +272,9 @@ void prepare_values(const Work& w) {
     for (int64_t p = 0; p < kMaxPlanes; ++p) {
       for (int64_t j = 0; j < plane_width(value, c, p); ++j, ++bit) {
         const double range = coefficient_range(value, c, j) * static_cast<double>(value.basis_scale.as<float>()[j]);
-        w.bit_weight[c][bit] = static_cast<float>(std::ldexp(range, -static_cast<int>(p) - 1));
+        w.bit_weight[c][bit] = static_cast<float>(range * power_of_two(-static_cast<int>(p) - 1));
         if (p > 0) continue;
-        const double middle = std::ldexp(1.0, -coefficient_bits(value, c, j) - 1) - 0.5;
+        const double middle = power_of_two(-coefficient_bits(value, c, j) - 1) - 0.5;
         w.middle[c * line_floats(w.r) + j] = static_cast<float>(middle * range);
       }
     }
