@@ -31,13 +31,14 @@ namespace {
 /// Queries turned back by the angles of a row of tables.
 HWY_INLINE void turn_back(const Work& w, const float* q, const float* cosine, const float* sine, float* out) {
   const DF df;
-  const int64_t n = w.n_pairs;
-  for (int64_t h = 0; h < w.m; ++h, q += 2 * n, out += 2 * n) {
-    for (int64_t j = 0; j < n; j += kLanes) {
-      const VF a = hn::LoadU(df, q + j), b = hn::LoadU(df, q + n + j);
-      const VF c = hn::LoadU(df, cosine + j), s = hn::LoadU(df, sine + j);
+  constexpr int64_t kPairs = kStrip / 2;
+  for (int64_t i = 0; i < w.n_strips * w.m; ++i, q += kStrip, out += kStrip) {
+    const float *of_strip_c = cosine + i / w.m * kPairs, *of_strip_s = sine + i / w.m * kPairs;
+    for (int64_t j = 0; j < kPairs; j += kLanes) {
+      const VF a = hn::LoadU(df, q + j), b = hn::LoadU(df, q + kPairs + j);
+      const VF c = hn::LoadU(df, of_strip_c + j), s = hn::LoadU(df, of_strip_s + j);
       hn::StoreU(hn::MulAdd(b, s, hn::Mul(a, c)), df, out + j);
-      hn::StoreU(hn::NegMulAdd(a, s, hn::Mul(b, c)), df, out + n + j);
+      hn::StoreU(hn::NegMulAdd(a, s, hn::Mul(b, c)), df, out + kPairs + j);
     }
   }
 }
@@ -64,33 +65,34 @@ HWY_INLINE void with_slack(const Work& w, const ClassRows& rows, const F& work) 
   work(copy, safe, rows.n - safe);
 }
 
-/// What the scores of a class's rows need.
+/// What the scores of a class's rows need of one strip.
 struct Scoring {
   const int16_t *terms, *places;
   const uint16_t* at;  ///< place of a row in its piece; null where keys are not turned
   int64_t n_groups, bytes;
+  bool first;  ///< strip: scores begin with it
 };
 
 #if HWY_TARGET == HWY_SCALAR
 
 /// scores[row, h] = q_h . key of kRows rows from `row` on, turned by their places from the tile of the queries on.
-template <int64_t kWidth, int64_t kCount, int64_t kRows>
+template <int64_t kCount, int64_t kRows>
 HWY_INLINE void score_few(const Scoring& k, const uint8_t* codes, int64_t row, int64_t tile, const float* q,
                           float* scores) {
   static_assert(kRows == 1);
-  int16_t key[kWidth] = {};
+  int16_t key[kStrip] = {};
   for (int64_t g = 0; g < k.n_groups; ++g) {
     const int64_t code = codes[g / 2] >> (4 * (g % 2)) & 15;
-    add_integers(key, k.terms + (g * kTerms + code) * kWidth, kWidth, key);
+    add_integers(key, k.terms + (g * kTerms + code) * kStrip, key);
   }
-  const int16_t* place = k.places + (k.at == nullptr ? 0 : k.at[row] - tile) * 2 * kWidth;
+  const int16_t* place = k.places + (k.at == nullptr ? 0 : k.at[row] - tile) * 2 * kStrip;
   scores += row * kHeads;
-  std::fill(scores, scores + kHeads, 0.0f);
-  for (int64_t h = 0; h < kCount; ++h, q += kWidth) {
-    for (int64_t j = 0; j < kWidth / 2; ++j) {
+  if (k.first) std::fill(scores, scores + kHeads, 0.0f);
+  for (int64_t h = 0; h < kCount; ++h, q += kStrip) {
+    for (int64_t j = 0; j < kStrip / 2; ++j) {
       const int32_t a = key[2 * j], b = key[2 * j + 1];
       scores[h] += static_cast<float>(a * place[2 * j] + b * place[2 * j + 1]) * q[j];
-      scores[h] += static_cast<float>(a * place[kWidth + 2 * j] + b * place[kWidth + 2 * j + 1]) * q[kWidth / 2 + j];
+      scores[h] += static_cast<float>(a * place[kStrip + 2 * j] + b * place[kStrip + 2 * j + 1]) * q[kStrip / 2 + j];
     }
   }
 }
@@ -98,11 +100,11 @@ HWY_INLINE void score_few(const Scoring& k, const uint8_t* codes, int64_t row, i
 #else
 
 /// kVectors vectors of the keys of kRows rows, from the table's vectors at `terms` on: one term every four bits.
-template <int64_t kWidth, int64_t kRows, int64_t kVectors>
+template <int64_t kRows, int64_t kVectors>
 HWY_INLINE void sum_terms(const int16_t* HWY_RESTRICT terms, int64_t n_groups, const uint8_t* HWY_RESTRICT codes,
                           int64_t bytes, hn::Vec<DI16> (&key)[kRows][kVectors]) {
   const DI16 d16;
-  constexpr int64_t kTable = kTerms * kWidth;
+  constexpr int64_t kTable = kTerms * kStrip;
 #pragma GCC unroll 8
   for (int64_t r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
@@ -112,7 +114,7 @@ HWY_INLINE void sum_terms(const int16_t* HWY_RESTRICT terms, int64_t n_groups, c
 #pragma GCC unroll 8
     for (int64_t r = 0; r < kRows; ++r) {
       const size_t code = codes[r * bytes];
-      const int16_t *low = terms + (code & 15) * kWidth, *high = terms + kTable + (code >> 4) * kWidth;
+      const int16_t *low = terms + (code & 15) * kStrip, *high = terms + kTable + (code >> 4) * kStrip;
 #pragma GCC unroll 8
       for (int64_t i = 0; i < kVectors; ++i) key[r][i] = hn::Add(key[r][i], hn::LoadU(d16, low + i * kWide));
 #pragma GCC unroll 8
@@ -122,7 +124,7 @@ HWY_INLINE void sum_terms(const int16_t* HWY_RESTRICT terms, int64_t n_groups, c
   if (n_groups == 0) return;
 #pragma GCC unroll 8
   for (int64_t r = 0; r < kRows; ++r) {
-    const int16_t* low = terms + (codes[r * bytes] & 15) * kWidth;
+    const int16_t* low = terms + (codes[r * bytes] & 15) * kStrip;
 #pragma GCC unroll 8
     for (int64_t i = 0; i < kVectors; ++i) key[r][i] = hn::Add(key[r][i], hn::LoadU(d16, low + i * kWide));
   }
@@ -137,7 +139,7 @@ HWY_INLINE VF turned(hn::Vec<DI16> pairs, const int16_t* by) {
 }
 
 /// scores[row, h] = q_h . key of kRows rows from `row` on, turned by their places from the tile of the queries on.
-template <int64_t kWidth, int64_t kCount, int64_t kRows>
+template <int64_t kCount, int64_t kRows>
 HWY_INLINE void score_few(const Scoring& k, const uint8_t* codes, int64_t row, int64_t tile,
                           const float* HWY_RESTRICT q, float* HWY_RESTRICT scores) {
   constexpr int64_t kVectors = 2;  // of each row in registers
@@ -146,23 +148,23 @@ HWY_INLINE void score_few(const Scoring& k, const uint8_t* codes, int64_t row, i
   VF sum[kRows][kHeads];
 #pragma GCC unroll 8
   for (int64_t r = 0; r < kRows; ++r) {
-    place[r] = k.places + (k.at == nullptr ? 0 : k.at[row + r] - tile) * 2 * kWidth;
+    place[r] = k.places + (k.at == nullptr ? 0 : k.at[row + r] - tile) * 2 * kStrip;
 #pragma GCC unroll 8
     for (int64_t h = 0; h < kHeads; ++h) sum[r][h] = hn::Zero(df);
   }
 #pragma GCC unroll 16
-  for (int64_t v = 0; v < kWidth; v += kVectors * kWide) {
+  for (int64_t v = 0; v < kStrip; v += kVectors * kWide) {
     hn::Vec<DI16> key[kRows][kVectors];
-    sum_terms<kWidth>(k.terms + v, k.n_groups, codes, k.bytes, key);
+    sum_terms(k.terms + v, k.n_groups, codes, k.bytes, key);
 #pragma GCC unroll 8
     for (int64_t i = 0; i < 2 * kVectors; ++i) {
       const int64_t half = i % 2, at = v + i / 2 * kWide;
       VF x[kRows];
 #pragma GCC unroll 8
-      for (int64_t r = 0; r < kRows; ++r) x[r] = turned(key[r][i / 2], place[r] + half * kWidth + at);
+      for (int64_t r = 0; r < kRows; ++r) x[r] = turned(key[r][i / 2], place[r] + half * kStrip + at);
 #pragma GCC unroll 8
       for (int64_t h = 0; h < kCount; ++h) {
-        const VF y = hn::LoadU(df, q + h * kWidth + half * (kWidth / 2) + at / 2);
+        const VF y = hn::LoadU(df, q + h * kStrip + half * (kStrip / 2) + at / 2);
 #pragma GCC unroll 8
         for (int64_t r = 0; r < kRows; ++r) sum[r][h] = hn::MulAdd(x[r], y, sum[r][h]);
       }
@@ -170,31 +172,34 @@ HWY_INLINE void score_few(const Scoring& k, const uint8_t* codes, int64_t row, i
   }
   scores += row * kHeads;
 #pragma GCC unroll 8
-  for (int64_t r = 0; r < kRows; ++r) store_sums(sum[r][0], sum[r][1], sum[r][2], sum[r][3], scores + r * kHeads);
+  for (int64_t r = 0; r < kRows; ++r, scores += kHeads) {
+    if (k.first) {
+      store_sums(sum[r][0], sum[r][1], sum[r][2], sum[r][3], scores);
+    } else {
+      const hn::FixedTag<float, kHeads> d4;
+      float more[kHeads];
+      store_sums(sum[r][0], sum[r][1], sum[r][2], sum[r][3], more);
+      hn::StoreU(hn::Add(hn::LoadU(d4, scores), hn::LoadU(d4, more)), d4, scores);
+    }
+  }
 }
 
 #endif
 
-/// Rows that share the loads of the queries. Narrow keys need few, and two pairs of them overlap better.
-constexpr int64_t rows_at_once(int64_t width) {
-  if (HWY_TARGET == HWY_SCALAR) return 1;
-  return HWY_TARGET <= HWY_AVX3 && width > 64 ? 4 : 2;
-}
-
 /// Scores of rows [row, end) of a class, whose codes begin at `codes`, with kCount queries; [rows, kHeads].
-template <int64_t kWidth, int64_t kCount>
+template <int64_t kCount>
 HWY_NOINLINE void score_rows(const Scoring k, const uint8_t* codes, int64_t row, int64_t end, const float* tiles,
                              int64_t tile_floats, float* scores) {
-  constexpr int64_t kRows = rows_at_once(kWidth);
+  constexpr int64_t kRows = HWY_TARGET == HWY_SCALAR ? 1 : 2;  // they share the loads of the queries
   while (row < end) {
     const int64_t tile = k.at == nullptr ? 0 : k.at[row] / kTurn;
     const float* q = tiles + tile * tile_floats;
     if (row + kRows <= end && (k.at == nullptr || k.at[row + kRows - 1] < tile * kTurn + kPlaces)) {
-      score_few<kWidth, kCount, kRows>(k, codes, row, tile * kTurn, q, scores);
+      score_few<kCount, kRows>(k, codes, row, tile * kTurn, q, scores);
       row += kRows;
       codes += kRows * k.bytes;
     } else {
-      score_few<kWidth, kCount, 1>(k, codes, row, tile * kTurn, q, scores);
+      score_few<kCount, 1>(k, codes, row, tile * kTurn, q, scores);
       ++row;
       codes += k.bytes;
     }
@@ -202,16 +207,22 @@ HWY_NOINLINE void score_rows(const Scoring k, const uint8_t* codes, int64_t row,
 }
 
 /// Scores of the rows of a class, [n_blocks, kPlaneRun, kHeads] from `scores` on.
-template <int64_t kWidth>
 HWY_NOINLINE void score_class(const Work& w, const ClassRows& rows, const float* tiles, float* scores) {
-  const Scoring k = {w.terms[rows.c], w.places, w.n_turned > 0 ? rows.at : nullptr, w.n_groups(rows.c),
-                     w.layout.row_bytes[rows.c]};
-  constexpr auto kScore =
-      std::array{score_rows<kWidth, 1>, score_rows<kWidth, 2>, score_rows<kWidth, 3>, score_rows<kWidth, kHeads>};
+  constexpr auto kScore = std::array{score_rows<1>, score_rows<2>, score_rows<3>, score_rows<kHeads>};
+  const int64_t n_groups = w.n_groups(rows.c), bytes = w.layout.row_bytes[rows.c];
   with_slack(w, rows, [&](const uint8_t* codes, int64_t first, int64_t n) {
-    for (int64_t head = 0; head < w.m; head += kHeads) {
-      const auto count = static_cast<size_t>(std::min(kHeads, w.m - head));
-      kScore[count - 1](k, codes, first, first + n, tiles + head * kWidth, w.m * kWidth, scores + head * kPlaneRun);
+    for (int64_t strip = 0; strip < w.n_strips; ++strip) {
+      const Scoring k = {w.terms[rows.c] + strip * n_groups * kTerms * kStrip,
+                         w.places + strip * kPlaces * 2 * kStrip,
+                         w.n_turned > 0 ? rows.at : nullptr,
+                         n_groups,
+                         bytes,
+                         strip == 0};
+      for (int64_t head = 0; head < w.m; head += kHeads) {
+        const auto count = static_cast<size_t>(std::min(kHeads, w.m - head));
+        kScore[count - 1](k, codes, first, first + n, tiles + (strip * w.m + head) * kStrip, w.m * w.width(),
+                          scores + head * kPlaneRun);
+      }
     }
   });
 }
@@ -412,13 +423,12 @@ HWY_NOINLINE void attend_piece(const Work& w, int64_t piece, int32_t thread) {
   ClassRows rows[kMaxPlaneClasses];
   uint16_t order[kMaxPlaneClasses * kOrder];
   sort_rows(w, piece, rows, order);
-  turn_back(w, w.q, w.piece_cos + piece * w.n_pairs, w.piece_sin + piece * w.n_pairs, q);
+  turn_back(w, w.q, w.piece_cos + piece * w.n_pairs(), w.piece_sin + piece * w.n_pairs(), q);
   for (int64_t i = 0; i < w.n_tiles(); ++i) {
-    turn_back(w, q, w.tile_cos + i * w.n_pairs, w.tile_sin + i * w.n_pairs, tiles + i * n_query);
+    turn_back(w, q, w.tile_cos + i * w.n_pairs(), w.tile_sin + i * w.n_pairs(), tiles + i * n_query);
   }
   for (int64_t c = 0, at = 0; c < w.layout.n_classes; at += rows[c].n, ++c) {
-    const auto score = w.width() == 64 ? score_class<64> : w.width() == 128 ? score_class<128> : score_class<256>;
-    score(w, rows[c], tiles, scores + at * kHeads);
+    score_class(w, rows[c], tiles, scores + at * kHeads);
   }
   const int64_t row = line_floats(w.r);
   float *top = w.top + piece * w.n_queries(), *sum = w.sum + piece * w.n_queries();
@@ -468,7 +478,7 @@ Status run(const AttendPlanesParams& p, Stream& stream) {
   }
   w.n_codes = p.rows.codes.dim(0);
   w.n_pieces = ceil_div(w.n, kPlaneRun);
-  w.n_pairs = w.d <= 64 ? 32 : w.d <= 128 ? 64 : 128;  // keys of three widths, known to the compiler
+  w.n_strips = ceil_div(w.d, kStrip);
   w.n_turned = p.frequencies.data != nullptr ? p.frequencies.dim(0) : 0;
   w.n_blocks = ceil_div(w.m, kHeads);
   const int64_t most = *std::max_element(w.layout.value_bits, w.layout.value_bits + kMaxPlaneClasses);
@@ -478,7 +488,7 @@ Status run(const AttendPlanesParams& p, Stream& stream) {
   prepare_keys(w);
   prepare_values(w);
   ThreadPool& pool = *stream.pool();
-  pool.run(w.layout.n_classes, [&](int64_t c, int32_t) { fill_terms(w, c); });
+  pool.run(w.layout.n_classes * w.n_strips, [&](int64_t i, int32_t) { fill_terms(w, i / w.n_strips, i % w.n_strips); });
   pool.run(w.n_pieces, [&](int64_t piece, int32_t thread) { attend_piece(w, piece, thread); });
   pool.run(w.m, [&](int64_t head, int32_t) { finish(w, head); });
   return {};
