@@ -75,24 +75,26 @@ struct Scoring {
 
 #if HWY_TARGET == HWY_SCALAR
 
-/// scores[row, h] = q_h . key of kRows rows from `row` on, turned by their places from the tile of the queries on.
-template <int64_t kCount, int64_t kRows>
-HWY_INLINE void score_few(const Scoring& k, const uint8_t* codes, int64_t row, int64_t tile, const float* q,
-                          float* scores) {
-  static_assert(kRows == 1);
-  int16_t key[kStrip] = {};
-  for (int64_t g = 0; g < k.n_groups; ++g) {
-    const int64_t code = codes[g / 2] >> (4 * (g % 2)) & 15;
-    add_integers(key, k.terms + (g * kTerms + code) * kStrip, key);
-  }
-  const int16_t* place = k.places + (k.at == nullptr ? 0 : k.at[row] - tile) * 2 * kStrip;
-  scores += row * kHeads;
-  if (k.first) std::fill(scores, scores + kHeads, 0.0f);
-  for (int64_t h = 0; h < kCount; ++h, q += kStrip) {
-    for (int64_t j = 0; j < kStrip / 2; ++j) {
-      const int32_t a = key[2 * j], b = key[2 * j + 1];
-      scores[h] += static_cast<float>(a * place[2 * j] + b * place[2 * j + 1]) * q[j];
-      scores[h] += static_cast<float>(a * place[kStrip + 2 * j] + b * place[kStrip + 2 * j + 1]) * q[kStrip / 2 + j];
+/// Scores of rows [row, end) of a class, whose codes begin at `codes`, with kCount queries; [rows, kHeads].
+template <int64_t kCount>
+void score_rows(const Scoring k, const uint8_t* codes, int64_t row, int64_t end, const float* tiles,
+                int64_t tile_floats, float* scores) {
+  for (scores += row * kHeads; row < end; ++row, codes += k.bytes, scores += kHeads) {
+    int16_t key[kStrip] = {};
+    for (int64_t g = 0; g < k.n_groups; ++g) {
+      const int64_t code = codes[g / 2] >> (4 * (g % 2)) & 15;
+      add_integers(key, k.terms + (g * kTerms + code) * kStrip, key);
+    }
+    const int64_t at = k.at == nullptr ? 0 : k.at[row];
+    const int16_t *first = k.places + at % kTurn * 2 * kStrip, *second = first + kStrip;
+    const float* q = tiles + at / kTurn * tile_floats;
+    if (k.first) std::fill(scores, scores + kHeads, 0.0f);
+    for (int64_t h = 0; h < kCount; ++h, q += kStrip) {
+      for (int64_t j = 0; j < kStrip / 2; ++j) {
+        const int32_t a = key[2 * j], b = key[2 * j + 1];
+        scores[h] += static_cast<float>(a * first[2 * j] + b * first[2 * j + 1]) * q[j];
+        scores[h] += static_cast<float>(a * second[2 * j] + b * second[2 * j + 1]) * q[kStrip / 2 + j];
+      }
     }
   }
 }
@@ -138,14 +140,14 @@ HWY_INLINE VF turned(hn::Vec<DI16> pairs, const int16_t* by) {
   return hn::ConvertTo(DF(), hn::RearrangeToOddPlusEven(sums, other));
 }
 
-/// scores[row, h] = q_h . key of kRows rows from `row` on, turned by their places from the tile of the queries on.
+/// sum[row, h] = lanes of q_h . key of kRows rows from `row` on, turned by their places from the tile of the queries
+/// on.
 template <int64_t kCount, int64_t kRows>
-HWY_INLINE void score_few(const Scoring& k, const uint8_t* codes, int64_t row, int64_t tile,
-                          const float* HWY_RESTRICT q, float* HWY_RESTRICT scores) {
+HWY_INLINE void add_products(const Scoring& k, const uint8_t* codes, int64_t row, int64_t tile,
+                             const float* HWY_RESTRICT q, VF (&sum)[kRows][kHeads]) {
   constexpr int64_t kVectors = 2;  // of each row in registers
   const DF df;
   const int16_t* place[kRows];
-  VF sum[kRows][kHeads];
 #pragma GCC unroll 8
   for (int64_t r = 0; r < kRows; ++r) {
     place[r] = k.places + (k.at == nullptr ? 0 : k.at[row + r] - tile) * 2 * kStrip;
@@ -170,10 +172,14 @@ HWY_INLINE void score_few(const Scoring& k, const uint8_t* codes, int64_t row, i
       }
     }
   }
-  scores += row * kHeads;
+}
+
+/// Sums over lanes become scores, or are added to those of the strips before.
+template <int64_t kRows>
+HWY_INLINE void store_scores(const VF (&sum)[kRows][kHeads], bool first, float* HWY_RESTRICT scores) {
 #pragma GCC unroll 8
   for (int64_t r = 0; r < kRows; ++r, scores += kHeads) {
-    if (k.first) {
+    if (first) {
       store_sums(sum[r][0], sum[r][1], sum[r][2], sum[r][3], scores);
     } else {
       const hn::FixedTag<float, kHeads> d4;
@@ -184,27 +190,37 @@ HWY_INLINE void score_few(const Scoring& k, const uint8_t* codes, int64_t row, i
   }
 }
 
-#endif
-
 /// Scores of rows [row, end) of a class, whose codes begin at `codes`, with kCount queries; [rows, kHeads].
 template <int64_t kCount>
 HWY_NOINLINE void score_rows(const Scoring k, const uint8_t* codes, int64_t row, int64_t end, const float* tiles,
                              int64_t tile_floats, float* scores) {
-  constexpr int64_t kRows = HWY_TARGET == HWY_SCALAR ? 1 : 2;  // they share the loads of the queries
+  constexpr int64_t kRows = 2;  // they share the loads of the queries
+  VF waiting[kRows][kHeads];    // summed while the next rows are loaded: alone it is a long chain
+  float* waiting_scores = nullptr;
   while (row < end) {
     const int64_t tile = k.at == nullptr ? 0 : k.at[row] / kTurn;
     const float* q = tiles + tile * tile_floats;
     if (row + kRows <= end && (k.at == nullptr || k.at[row + kRows - 1] < tile * kTurn + kPlaces)) {
-      score_few<kCount, kRows>(k, codes, row, tile * kTurn, q, scores);
+      VF sum[kRows][kHeads];
+      add_products<kCount>(k, codes, row, tile * kTurn, q, sum);
+      if (waiting_scores != nullptr) store_scores(waiting, k.first, waiting_scores);
+#pragma GCC unroll 8
+      for (int64_t i = 0; i < kRows * kHeads; ++i) waiting[i / kHeads][i % kHeads] = sum[i / kHeads][i % kHeads];
+      waiting_scores = scores + row * kHeads;
       row += kRows;
       codes += kRows * k.bytes;
     } else {
-      score_few<kCount, 1>(k, codes, row, tile * kTurn, q, scores);
+      VF sum[1][kHeads];
+      add_products<kCount>(k, codes, row, tile * kTurn, q, sum);
+      store_scores(sum, k.first, scores + row * kHeads);
       ++row;
       codes += k.bytes;
     }
   }
+  if (waiting_scores != nullptr) store_scores(waiting, k.first, waiting_scores);
 }
+
+#endif
 
 /// Scores of the rows of a class, [n_blocks, kPlaneRun, kHeads] from `scores` on.
 HWY_NOINLINE void score_class(const Work& w, const ClassRows& rows, const float* tiles, float* scores) {
