@@ -101,35 +101,26 @@ void score_rows(const Scoring k, const uint8_t* codes, int64_t row, int64_t end,
 
 #else
 
-/// kVectors vectors of the keys of kRows rows, from the table's vectors at `terms` on: one term every four bits.
-template <int64_t kRows, int64_t kVectors>
-HWY_INLINE void sum_terms(const int16_t* HWY_RESTRICT terms, int64_t n_groups, const uint8_t* HWY_RESTRICT codes,
-                          int64_t bytes, hn::Vec<DI16> (&key)[kRows][kVectors]) {
+constexpr int64_t kVectors = kStrip / kWide;
+
+/// A strip of a row's key: one term every four bits.
+HWY_INLINE void sum_terms(const Scoring& k, const uint8_t* HWY_RESTRICT codes, hn::Vec<DI16> (&key)[kVectors]) {
   const DI16 d16;
   constexpr int64_t kTable = kTerms * kStrip;
-#pragma GCC unroll 8
-  for (int64_t r = 0; r < kRows; ++r) {
-#pragma GCC unroll 8
-    for (int64_t i = 0; i < kVectors; ++i) key[r][i] = hn::Zero(d16);
+  const auto add = [&](const int16_t* term) HWY_ATTR {
+#pragma GCC unroll 16
+    for (int64_t i = 0; i < kVectors; ++i) key[i] = hn::Add(key[i], hn::LoadU(d16, term + i * kWide));
+  };
+#pragma GCC unroll 16
+  for (int64_t i = 0; i < kVectors; ++i) key[i] = hn::Zero(d16);
+  const int16_t* terms = k.terms;
+  int64_t left = k.n_groups;
+  for (; left > 1; left -= 2, terms += 2 * kTable, ++codes) {
+    const size_t code = *codes;
+    add(terms + (code & 15) * kStrip);
+    add(terms + kTable + (code >> 4) * kStrip);
   }
-  for (; n_groups > 1; n_groups -= 2, terms += 2 * kTable, ++codes) {
-#pragma GCC unroll 8
-    for (int64_t r = 0; r < kRows; ++r) {
-      const size_t code = codes[r * bytes];
-      const int16_t *low = terms + (code & 15) * kStrip, *high = terms + kTable + (code >> 4) * kStrip;
-#pragma GCC unroll 8
-      for (int64_t i = 0; i < kVectors; ++i) key[r][i] = hn::Add(key[r][i], hn::LoadU(d16, low + i * kWide));
-#pragma GCC unroll 8
-      for (int64_t i = 0; i < kVectors; ++i) key[r][i] = hn::Add(key[r][i], hn::LoadU(d16, high + i * kWide));
-    }
-  }
-  if (n_groups == 0) return;
-#pragma GCC unroll 8
-  for (int64_t r = 0; r < kRows; ++r) {
-    const int16_t* low = terms + (codes[r * bytes] & 15) * kStrip;
-#pragma GCC unroll 8
-    for (int64_t i = 0; i < kVectors; ++i) key[r][i] = hn::Add(key[r][i], hn::LoadU(d16, low + i * kWide));
-  }
+  if (left > 0) add(terms + (*codes & 15) * kStrip);
 }
 
 /// Pairs times pairs of one half of a place's table, each pair's products summed.
@@ -140,84 +131,56 @@ HWY_INLINE VF turned(hn::Vec<DI16> pairs, const int16_t* by) {
   return hn::ConvertTo(DF(), hn::RearrangeToOddPlusEven(sums, other));
 }
 
-/// sum[row, h] = lanes of q_h . key of kRows rows from `row` on, turned by their places from the tile of the queries
-/// on.
-template <int64_t kCount, int64_t kRows>
-HWY_INLINE void add_products(const Scoring& k, const uint8_t* codes, int64_t row, int64_t tile,
-                             const float* HWY_RESTRICT q, VF (&sum)[kRows][kHeads]) {
-  constexpr int64_t kVectors = 2;  // of each row in registers
+/// sum[h] = lanes of q_h . key of a row, turned by its place.
+template <int64_t kCount>
+HWY_INLINE void add_products(const Scoring& k, const uint8_t* codes, const int16_t* place, const float* HWY_RESTRICT q,
+                             VF (&sum)[kHeads]) {
   const DF df;
-  const int16_t* place[kRows];
+  hn::Vec<DI16> key[kVectors];
+  sum_terms(k, codes, key);
 #pragma GCC unroll 8
-  for (int64_t r = 0; r < kRows; ++r) {
-    place[r] = k.places + (k.at == nullptr ? 0 : k.at[row + r] - tile) * 2 * kStrip;
-#pragma GCC unroll 8
-    for (int64_t h = 0; h < kHeads; ++h) sum[r][h] = hn::Zero(df);
-  }
+  for (int64_t h = 0; h < kHeads; ++h) sum[h] = hn::Zero(df);
 #pragma GCC unroll 16
-  for (int64_t v = 0; v < kStrip; v += kVectors * kWide) {
-    hn::Vec<DI16> key[kRows][kVectors];
-    sum_terms(k.terms + v, k.n_groups, codes, k.bytes, key);
+  for (int64_t i = 0; i < kVectors; ++i) {
+    const VF first = turned(key[i], place + i * kWide), second = turned(key[i], place + kStrip + i * kWide);
 #pragma GCC unroll 8
-    for (int64_t i = 0; i < 2 * kVectors; ++i) {
-      const int64_t half = i % 2, at = v + i / 2 * kWide;
-      VF x[kRows];
-#pragma GCC unroll 8
-      for (int64_t r = 0; r < kRows; ++r) x[r] = turned(key[r][i / 2], place[r] + half * kStrip + at);
-#pragma GCC unroll 8
-      for (int64_t h = 0; h < kCount; ++h) {
-        const VF y = hn::LoadU(df, q + h * kStrip + half * (kStrip / 2) + at / 2);
-#pragma GCC unroll 8
-        for (int64_t r = 0; r < kRows; ++r) sum[r][h] = hn::MulAdd(x[r], y, sum[r][h]);
-      }
+    for (int64_t h = 0; h < kCount; ++h) {
+      const float* from = q + h * kStrip + i * kLanes;
+      sum[h] = hn::MulAdd(first, hn::LoadU(df, from), sum[h]);
+      sum[h] = hn::MulAdd(second, hn::LoadU(df, from + kStrip / 2), sum[h]);
     }
   }
 }
 
-/// Sums over lanes become scores, or are added to those of the strips before.
-template <int64_t kRows>
-HWY_INLINE void store_scores(const VF (&sum)[kRows][kHeads], bool first, float* HWY_RESTRICT scores) {
-#pragma GCC unroll 8
-  for (int64_t r = 0; r < kRows; ++r, scores += kHeads) {
-    if (first) {
-      store_sums(sum[r][0], sum[r][1], sum[r][2], sum[r][3], scores);
-    } else {
-      const hn::FixedTag<float, kHeads> d4;
-      float more[kHeads];
-      store_sums(sum[r][0], sum[r][1], sum[r][2], sum[r][3], more);
-      hn::StoreU(hn::Add(hn::LoadU(d4, scores), hn::LoadU(d4, more)), d4, scores);
-    }
-  }
+/// Sums over lanes become a row's scores, or are added to those of the strips before.
+HWY_INLINE void store_scores(const VF (&sum)[kHeads], bool first, float* HWY_RESTRICT scores) {
+  if (first) return store_sums(sum[0], sum[1], sum[2], sum[3], scores);
+  const hn::FixedTag<float, kHeads> d4;
+  float more[kHeads];
+  store_sums(sum[0], sum[1], sum[2], sum[3], more);
+  hn::StoreU(hn::Add(hn::LoadU(d4, scores), hn::LoadU(d4, more)), d4, scores);
 }
 
 /// Scores of rows [row, end) of a class, whose codes begin at `codes`, with kCount queries; [rows, kHeads].
 template <int64_t kCount>
 HWY_NOINLINE void score_rows(const Scoring k, const uint8_t* codes, int64_t row, int64_t end, const float* tiles,
                              int64_t tile_floats, float* scores) {
-  constexpr int64_t kRows = 2;  // they share the loads of the queries
-  VF waiting[kRows][kHeads];    // summed while the next rows are loaded: alone it is a long chain
-  float* waiting_scores = nullptr;
-  while (row < end) {
-    const int64_t tile = k.at == nullptr ? 0 : k.at[row] / kTurn;
-    const float* q = tiles + tile * tile_floats;
-    if (row + kRows <= end && (k.at == nullptr || k.at[row + kRows - 1] < tile * kTurn + kPlaces)) {
-      VF sum[kRows][kHeads];
-      add_products<kCount>(k, codes, row, tile * kTurn, q, sum);
-      if (waiting_scores != nullptr) store_scores(waiting, k.first, waiting_scores);
+  // A row's lanes are summed after the next row's products have been asked for: a chain that nothing waits for.
+  VF sum[kHeads], before[kHeads];
+  const auto products = [&](VF(&out)[kHeads]) HWY_ATTR {
+    const int64_t at = k.at == nullptr ? 0 : k.at[row];
+    add_products<kCount>(k, codes, k.places + at % kTurn * 2 * kStrip, tiles + at / kTurn * tile_floats, out);
+    codes += k.bytes;
+  };
+  if (row >= end) return;
+  products(before);
+  for (scores += row++ * kHeads; row < end; ++row, scores += kHeads) {
+    products(sum);
+    store_scores(before, k.first, scores);
 #pragma GCC unroll 8
-      for (int64_t i = 0; i < kRows * kHeads; ++i) waiting[i / kHeads][i % kHeads] = sum[i / kHeads][i % kHeads];
-      waiting_scores = scores + row * kHeads;
-      row += kRows;
-      codes += kRows * k.bytes;
-    } else {
-      VF sum[1][kHeads];
-      add_products<kCount>(k, codes, row, tile * kTurn, q, sum);
-      store_scores(sum, k.first, scores + row * kHeads);
-      ++row;
-      codes += k.bytes;
-    }
+    for (int64_t h = 0; h < kHeads; ++h) before[h] = sum[h];
   }
-  if (waiting_scores != nullptr) store_scores(waiting, k.first, waiting_scores);
+  store_scores(before, k.first, scores);
 }
 
 #endif
@@ -229,7 +192,7 @@ HWY_NOINLINE void score_class(const Work& w, const ClassRows& rows, const float*
   with_slack(w, rows, [&](const uint8_t* codes, int64_t first, int64_t n) {
     for (int64_t strip = 0; strip < w.n_strips; ++strip) {
       const Scoring k = {w.terms[rows.c] + strip * n_groups * kTerms * kStrip,
-                         w.places + strip * kPlaces * 2 * kStrip,
+                         w.places + strip * kTurn * 2 * kStrip,
                          w.n_turned > 0 ? rows.at : nullptr,
                          n_groups,
                          bytes,

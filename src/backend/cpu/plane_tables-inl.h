@@ -20,13 +20,12 @@ HWY_BEFORE_NAMESPACE();
 namespace vestige::cpu::HWY_NAMESPACE {
 namespace {
 
-constexpr int64_t kTurn = 32;    // rows whose queries are turned back once
-constexpr int64_t kPlaces = 64;  // by which a key may be turned: rows of a class that are taken at once lie apart
-constexpr int64_t kStrip = 64;   // coordinates of keys that are scored at once: their tables stay in the first cache
-constexpr int64_t kHeads = 4;    // query heads that share a pass over the rows; scores of a row lie side by side
-constexpr int64_t kTerms = 16;   // of a table: 4 bits
-constexpr float kOne = 32767;    // 1.0 of cosines and sines
-constexpr int64_t kSlack = 8;    // bytes that may be read past a row
+constexpr int64_t kTurn = 32;   // rows whose queries are turned back once
+constexpr int64_t kStrip = 64;  // coordinates of keys that are scored at once: their tables stay in the first cache
+constexpr int64_t kHeads = 4;   // query heads that share a pass over the rows; scores of a row lie side by side
+constexpr int64_t kTerms = 16;  // of a table: 4 bits
+constexpr float kOne = 32767;   // 1.0 of cosines and sines
+constexpr int64_t kSlack = 8;   // bytes that may be read past a row
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
 constexpr int64_t kWide = 2 * kLanes;  // 16-bit numbers of a vector
@@ -46,7 +45,7 @@ struct Work {
         *key_base = nullptr;                         // [n_strips, m, kStrip], [r of the keys, width], [width]
   float* per_step = nullptr;                         // [width]: 1 / step of the 16-bit keys, 0 where a pair is always 0
   int16_t* terms[kMaxPlaneClasses] = {};             // [n_strips, n_groups(c), kTerms, kStrip]
-  int16_t* places = nullptr;                         // [n_strips, kPlaces, 2 kStrip]
+  int16_t* places = nullptr;                         // [n_strips, kTurn, 2 kStrip]
   float *tile_cos = nullptr, *tile_sin = nullptr;    // [kPlaneRun / kTurn, n_pairs]
   float *piece_cos = nullptr, *piece_sin = nullptr;  // [n_pieces, n_pairs]
   float* bit_weight[kMaxPlaneClasses] = {};          // [value bits]: of a coefficient, basis_scale in it
@@ -78,7 +77,7 @@ Status take_memory(Work& w, int64_t n_threads) {
                              {&w.key_basis, r_key * w.width()},
                              {&w.key_base, w.width()},
                              {&w.per_step, w.width()},
-                             {&places, kPlaces * w.width()},  // 2 width() numbers of 16 bits
+                             {&places, kTurn * w.width()},  // 2 width() numbers of 16 bits
                              {&w.tile_cos, w.n_tiles() * w.n_pairs()},
                              {&w.tile_sin, w.n_tiles() * w.n_pairs()},
                              {&w.piece_cos, w.n_pieces * w.n_pairs()},
@@ -152,10 +151,10 @@ void fill_tables(const Work& w) {
   const Angles none = place;
   float cosine[kMaxPlaneWidth], sine[kMaxPlaneWidth];
   const auto rounded = [](float x) { return static_cast<int16_t>(x * kOne + std::copysign(0.5f, x)); };
-  for (int64_t i = 0; i < (w.n_turned > 0 ? kPlaces : 1); ++i) {
+  for (int64_t i = 0; i < (w.n_turned > 0 ? kTurn : 1); ++i) {
     fill_table(w, place, step, 1, cosine, sine);
     for (int64_t j = 0; j < w.n_pairs(); ++j) {
-      int16_t* first = w.places + (2 * j / kStrip * kPlaces + i) * 2 * kStrip + 2 * j % kStrip;
+      int16_t* first = w.places + (2 * j / kStrip * kTurn + i) * 2 * kStrip + 2 * j % kStrip;
       int16_t* second = first + kStrip;
       first[0] = second[1] = rounded(cosine[j]);
       first[1] = rounded(-sine[j]);
