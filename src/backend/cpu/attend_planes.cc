@@ -3,8 +3,8 @@
 // queries carry. Keys are turned by position = first of a run of kTurn rows + place in it: the queries are turned back
 // by the first, and one small table of places serves every row. Values: the weights of the rows are summed by bit of
 // their codes; coefficients and a product with the basis come once a piece and once a call.
-// Pieces are kPlaneRun rows, in each the rows of a class follow each other; they are added in order, so the number of
-// threads does not matter.
+// Pieces are kPlaneRun rows, in each the rows of a class follow each other, and keys are cut in strips, so that the
+// tables in use stay in the first cache. Pieces are added in order, so the number of threads does not matter.
 
 #include <algorithm>
 #include <array>
@@ -59,9 +59,9 @@ HWY_INLINE void with_slack(const Work& w, const ClassRows& rows, const F& work) 
   const int64_t safe = left < 0 ? 0 : bytes == 0 ? rows.n : std::min(rows.n, left / bytes);
   if (safe > 0) work(rows.codes, int64_t{0}, safe);
   if (safe == rows.n) return;
-  // Fewer than kSlack + 1 bytes and the row that they begin in; of kMaxPlanes bits a coefficient and side at most.
+  // Fewer than kSlack bytes and one row: of kMaxPlanes bits a coefficient and side at most.
   uint8_t copy[2 * kMaxPlaneWidth * kMaxPlanes / 8 + 2 * kSlack] = {};
-  std::memcpy(copy, rows.codes + safe * bytes, static_cast<size_t>((rows.n - safe) * bytes));
+  std::copy_n(rows.codes + safe * bytes, (rows.n - safe) * bytes, copy);
   work(copy, safe, rows.n - safe);
 }
 
