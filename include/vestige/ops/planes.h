@@ -51,8 +51,9 @@ Status encode_planes_check(const EncodePlanesParams& p);
 /// R_t turns the first 2 n_frequencies coordinates as `rotate` does, by position first_position + t (cpu: by the exact
 /// angle, not by its float32 product). No array of keys or values is built: values are summed as coefficients. cpu
 /// holds a key in 16-bit integers, in steps of about 1/32000 of the most that its pair of coordinates can be: scores
-/// are right to about 1e-4 of theirs. No rows: out = 0, lse = -inf. Same bits for any number of threads. Classes,
-/// starts and sizes are trusted: whoever reads them from a file checks them.
+/// of keys of up to 100 bits are right to about 1e-4 of theirs, and the error grows with coefficients and bits. No
+/// rows: out = 0, lse = -inf. Same bits for any number of threads. Classes, starts and sizes are trusted: whoever reads
+/// them from a file checks them.
 struct AttendPlanesParams {
   ConstTensorView q;  ///< [m, d] f32, turned to its own position; m >= 1; row stride free
   PlaneRows rows;

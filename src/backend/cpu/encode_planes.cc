@@ -1,5 +1,6 @@
 // float64 and the order of ref, so that the bytes are those of ref and of every CPU. A row is encoded once in its life.
 
+#include <cmath>
 #include <cstring>
 #include <vector>
 

@@ -3,7 +3,7 @@
 // Where the planes of a row are and what its bits stand for (PlaneRows).
 
 #include <algorithm>
-#include <cmath>
+#include <bit>
 #include <cstdint>
 
 #include "vestige/ops/planes.h"
@@ -11,6 +11,9 @@
 namespace vestige {
 
 inline constexpr int64_t kMaxPlanes = 8, kMaxPlaneClasses = 4, kMaxPlaneWidth = 256;
+
+/// 2^n, n from -1022 to 1023, without a call.
+inline double power_of_two(int32_t n) { return std::bit_cast<double>(static_cast<uint64_t>(1023 + n) << 52); }
 
 /// 2^((code - 160) / 8), the same bits everywhere: no library's exp2. 0 for code 0.
 inline double plane_range(uint8_t code) {
@@ -22,7 +25,7 @@ inline double plane_range(uint8_t code) {
                                          1.5422108254079407,
                                          1.6817928305074290,
                                          1.8340080864093424};
-  return code == 0 ? 0.0 : std::ldexp(kEighths[code % 8], code / 8 - 20);
+  return code == 0 ? 0.0 : kEighths[code % 8] * power_of_two(code / 8 - 20);
 }
 
 /// Coefficients that plane p of class c holds.

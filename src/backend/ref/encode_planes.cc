@@ -1,3 +1,4 @@
+#include <cmath>
 #include <cstring>
 
 #include "backend/ops/plane_code.h"
