@@ -67,6 +67,20 @@ TEST(BitPlan, NothingPaysAtAHighPrice) {
   EXPECT_EQ(plan.code_bytes(), 0);
 }
 
+// A document of one row, over and over, and a budget that its tables alone exceed.
+TEST(BitPlan, NothingIsBoughtWhereNothingVaries) {
+  for (const double scale : {0.0, 1e-200, 1e-300}) {
+    const ClassVariance v = falling(8, 60, 4, scale);
+    for (const double budget : {0.0, 100.0, 1e9}) {
+      const double price = find_price({&v}, budget);
+      EXPECT_GT(price, 0);
+      if (scale == 0 || budget < 1000) {
+        EXPECT_EQ(plan_bits(v, price).code_bytes(), 0) << scale << " " << budget;
+      }
+    }
+  }
+}
+
 TEST(BitPlan, OnePriceSpendsTheBudgetOfAllHeads) {
   std::mt19937 random(5);
   for (int trial = 0; trial < 20; ++trial) {

@@ -87,6 +87,9 @@ TEST_F(KltTest, TurnedKeysAreCodedAsTheyWereBefore) {
 TEST_F(KltTest, LoadedIsTheSameAndGrows) {
   auto c = fitted(6, 20 * kBlock + 9);
   const MemoryStore store = saved(*c);
+  int64_t in_file = 0;
+  for (const auto& [name, tensor] : store.tensors) in_file += name.starts_with("klt_") ? tensor.bytes.size() : 0;
+  EXPECT_EQ(in_file, c->bytes().index + 4);  // klt_norm
   auto again = make_cache(kShape, "klt", 6);
   VESTIGE_ASSERT_OK(again->load("", store));
   EXPECT_TRUE(saved(*again).tensors == store.tensors);

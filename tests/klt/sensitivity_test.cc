@@ -75,7 +75,8 @@ struct Scene {
     return out;
   }
 
-  /// Sum over rows, heads of the squared change of the output under gram / h, mean over tokens, for a unit move.
+  /// Sum over rows, heads of the squared change of the output under gram / h, mean over tokens, for a unit move. Rows
+  /// next to a query, here a quarter of the document, do not count.
   double cost(bool key, int64_t coordinate) const {
     constexpr double kStep = 1e-5;
     const auto base = outputs(-1, key, 0, 0);
@@ -83,6 +84,7 @@ struct Scene {
     for (int64_t row = 0; row < kRows; ++row) {
       const auto moved = outputs(row, key, coordinate, kStep);
       for (size_t q = 0; q < base.size(); q += kD) {
+        if (row >= fit.first_position + int64_t(q) / (kD * kH) + 1 - kRows / 4) continue;
         for (size_t i = 0; i < kD; ++i) {
           for (size_t j = 0; j < kD; ++j) {
             total +=

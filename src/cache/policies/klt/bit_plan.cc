@@ -135,10 +135,11 @@ double find_price(const std::vector<const ClassVariance*>& heads, double budget)
       }
     }
   }
-  double high = 8 * most + 1e-300, low = high * 1e-12;  // nothing is bought at high
+  // Nothing is bought at high. Where nothing varies the prices still are numbers that can be halved.
+  double high = 8 * std::max(most, 1e-200), low = high * 1e-12;
   if (bytes_at(low) <= budget) return low;
   while (high / low > 1 + 1e-6) {
-    const double middle = std::sqrt(low * high);
+    const double middle = std::sqrt(low) * std::sqrt(high);
     (bytes_at(middle) <= budget ? high : low) = middle;
   }
   return high;

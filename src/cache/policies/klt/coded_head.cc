@@ -9,7 +9,7 @@ namespace vestige::klt {
 
 namespace {
 
-constexpr int64_t kTuned = 512;  // rows of a class that a range is tuned on
+constexpr int64_t kTuned = 512;  // rows of a class that a range is tuned on, up to twice as many
 
 template <class T>
 ConstTensorView table(const std::vector<T>& x, DType dtype, std::initializer_list<int64_t> shape) {
@@ -50,7 +50,7 @@ uint8_t tune_range(const std::vector<float>& values, int32_t bits) {
   return static_cast<uint8_t>(best);
 }
 
-/// Coefficient j of up to kTuned rows of class c, evenly among them.
+/// Coefficient j of kTuned to 2 kTuned - 1 rows of class c, evenly among them; of all, if there are fewer.
 std::vector<float> sample(const std::vector<float>& t, int64_t d, const std::vector<std::vector<int64_t>>& rows,
                           size_t c, int64_t j) {
   const auto n = static_cast<int64_t>(rows[c].size()), step = std::max<int64_t>(1, n / kTuned);

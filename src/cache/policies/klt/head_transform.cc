@@ -157,6 +157,10 @@ Result<HeadTransform> fit_head(const RecallFit& fit, const HeadRows& rows, int64
     VESTIGE_ASSIGN(t[s], coefficients_of(x, n, d, out.side[s], stream));
     add_energy(t[s], n, d, out.side[s].unit, &energy);
   }
+  // Nothing that is not a number may be sorted.
+  if (!std::all_of(energy.begin(), energy.end(), [](double e) { return std::isfinite(e); })) {
+    return invalid_argument("klt: a row's energy is not finite, want rows and queries within float32's range");
+  }
   out.classes = classify(energy);
   out.variance.d = d;
   for (const uint8_t c : out.classes.of_row) ++out.variance.n_rows[c];

@@ -105,14 +105,11 @@ Status KltIndex::fit(const RecallFit& fit, Stream& stream) {
                 stream);
 }
 
-Status KltIndex::add(HeadRows turned, Stream& stream) {
-  const int64_t n = turned.n;
-  const HeadRows rows = coded_rows(turned, 0, n, {});
-  HeadRows back = rows;
-  turn(back.key.data(), n, d(), rotation_, n_closed_, 1, -1);
-  VESTIGE_TRY(head_.append(back, stream));
-  see_norms(back);
-  n_closed_ += n;
+Status KltIndex::add(HeadRows rows, Stream& stream) {
+  turn(rows.key.data(), rows.n, d(), rotation_, n_closed_, 1, -1);
+  VESTIGE_TRY(head_.append(rows, stream));
+  see_norms(rows);
+  n_closed_ += rows.n;
   return {};
 }
 

@@ -66,8 +66,8 @@ class KltIndex final : public RecallIndex {
   Result<SharedBudget::Head> transform_of(const RecallFit& fit, Stream& stream) const;
   /// Codes rows [n_sinks, n_closed) by the transform at a price.
   Status settle(const HeadTransform& transform, const RowPages& rows, int64_t n_closed, double price, Stream& stream);
-  /// @param turned rows of positions n_closed_ on
-  Status add(HeadRows turned, Stream& stream);
+  /// @param rows of positions n_closed_ on, keys as they are cached
+  Status add(HeadRows rows, Stream& stream);
   void see_norms(const HeadRows& rows);
 
   RowLayout layout_;

@@ -11,8 +11,9 @@ namespace {
 
 constexpr int64_t kQueries = 256;  // tokens whose queries are looked at, evenly among those at hand
 /// Rows this near to a query do not count: for almost all rows, whoever asks later is farther away, and what heads that
-/// look at their neighbours need of them is in the open tail.
+/// look at their neighbours need of them is in the open tail. Of a short document a quarter: some must count.
 constexpr int64_t kNear = 128;
+int64_t n_near(int64_t n_rows) { return std::min(kNear, n_rows / 4); }
 
 /// Index of the first and second coordinate of pair j.
 struct Pair {
@@ -61,8 +62,8 @@ std::vector<float> value_columns(const HeadRows& rows, const std::vector<double>
 
 /// What one query tells.
 struct Weights {
-  double of_key = 0;    ///< sum of a_t^2 |v_t - y|^2
-  double of_value = 0;  ///< sum of a_t^2
+  double of_key = 0;    ///< sum of a_t^2 |v_t - y|^2 over rows that count
+  double of_value = 0;  ///< sum of a_t^2 over them
 };
 
 /// Queries of one token, all heads, against all rows it sees.
@@ -107,7 +108,7 @@ class Observer {
     const auto inverse = static_cast<float>(1 / sum);
     for (int64_t t = 0; t < rows_.n; ++t) {
       s[t] = t < n_seen ? s[t] * inverse : 0.0f;
-      s2[t] = t < n_seen - kNear ? s[t] * s[t] : 0.0f;
+      s2[t] = t < n_seen - n_near(rows_.n) ? s[t] * s[t] : 0.0f;
     }
   }
 
