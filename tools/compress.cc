@@ -25,11 +25,9 @@ struct CompressFlags {
 };
 
 Json base_json(const CompressFlags& flags, const PolicyConfig& policy, size_t n_bytes, size_t n_tokens) {
-  return {{"input", flags.input},
-          {"model", flags.engine.model_dir},
-          {"policy", policy_json(policy)},
-          {"document_bytes", n_bytes},
-          {"tokens", n_tokens}};
+  return {{"input", flags.input},          {"model", flags.engine.model_dir},
+          {"policy", policy_json(policy)}, {"policy_chosen_by", flags.policy.chosen_by()},
+          {"document_bytes", n_bytes},     {"tokens", n_tokens}};
 }
 
 Status dry_run(const CompressFlags& flags, const Engine& engine, const PolicyConfig& policy, Json out) {
@@ -53,17 +51,9 @@ Status write_file(const CompressFlags& flags, const Context& context, double* se
   return status;
 }
 
-Status run(const CompressFlags& flags) {
-  const PolicyConfig policy = flags.policy.config();
-  VESTIGE_ASSIGN(const std::string bytes, read_input(flags.input));
-  if (bytes.empty()) return invalid_argument("%s is empty, want at least one token", flags.input.c_str());
-  if (!flags.dry_run) VESTIGE_TRY(probe_output(flags.output, {flags.input}, flags.engine.model_dir));
-  VESTIGE_ASSIGN(const auto engine, Engine::create(flags.engine.options()));
-  VESTIGE_ASSIGN(const std::vector<int32_t> tokens, read_tokens(*engine, bytes, flags.input));
-  Json out = base_json(flags, policy, bytes.size(), tokens.size());
-  if (flags.dry_run) return dry_run(flags, *engine, policy, std::move(out));
-
-  VESTIGE_ASSIGN(const auto context, Context::create(*engine, policy));
+Status compress(const CompressFlags& flags, Engine& engine, const PolicyConfig& policy,
+                const std::vector<int32_t>& tokens, Json out) {
+  VESTIGE_ASSIGN(const auto context, Context::create(engine, policy));
   double read_s = 0, write_s = 0;
   {
     const auto n_tokens = static_cast<int64_t>(tokens.size());
@@ -89,6 +79,24 @@ Status run(const CompressFlags& flags) {
   out["read_tokens_per_s"] = rate;
   out["write_s"] = write_s;
   print_json(out);
+  return {};
+}
+
+Status run(const CompressFlags& flags) {
+  VESTIGE_ASSIGN(const std::string bytes, read_input(flags.input));
+  if (bytes.empty()) return invalid_argument("%s is empty, want at least one token", flags.input.c_str());
+  if (!flags.dry_run) VESTIGE_TRY(probe_output(flags.output, {flags.input}, flags.engine.model_dir));
+  VESTIGE_ASSIGN(const auto engine, Engine::create(flags.engine.options()));
+  VESTIGE_ASSIGN(const std::vector<int32_t> tokens, read_tokens(*engine, bytes, flags.input));
+  const std::vector<CacheLayer>& layers = engine->model().info().cache_layers;
+  const PolicyConfig policy = flags.policy.config(layers);
+  Json out = base_json(flags, policy, bytes.size(), tokens.size());
+  if (flags.dry_run) {
+    VESTIGE_TRY(dry_run(flags, *engine, policy, std::move(out)));
+  } else {
+    VESTIGE_TRY(compress(flags, *engine, policy, tokens, std::move(out)));
+  }
+  flags.policy.print_choice(policy, layers, flags.engine.quiet);
   return {};
 }
 

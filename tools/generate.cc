@@ -32,7 +32,7 @@ Status run(const GenerateFlags& flags) {
   VESTIGE_ASSIGN(const auto engine, Engine::create(flags.engine.options()));
   VESTIGE_ASSIGN(const std::vector<int32_t> tokens,
                  read_tokens(*engine, prompt, flags.prompt_file.empty() ? "the prompt" : flags.prompt_file));
-  const PolicyConfig policy = flags.policy.config();
+  const PolicyConfig policy = flags.policy.config(engine->model().info().cache_layers);
   VESTIGE_ASSIGN(const auto context, Context::create(*engine, policy));
   double read_s = 0;
   {
@@ -53,6 +53,7 @@ Status run(const GenerateFlags& flags) {
   if (flags.json) {
     print_json({{"model", flags.engine.model_dir},
                 {"policy", policy_json(policy)},
+                {"policy_chosen_by", flags.policy.chosen_by()},
                 {"prompt_tokens", tokens.size()},
                 {"text", result.text},
                 {"tokens", result.tokens},
@@ -64,7 +65,9 @@ Status run(const GenerateFlags& flags) {
     std::printf("\n");
   }
   if (flags.stats) std::fprintf(stderr, "%s", stats_text(result, n_layers).c_str());
-  return interrupted() ? cancelled("interrupted") : Status();
+  if (interrupted()) return cancelled("interrupted");
+  flags.policy.print_choice(policy, engine->model().info().cache_layers, flags.engine.quiet);
+  return {};
 }
 
 }  // namespace

@@ -28,6 +28,9 @@ Json settings_json(const PolicyConfig& policy) {
   return out;
 }
 
+/// Whether the ratio is that of the codes of all rows, which stand for the archive, and not that of kept rows.
+bool is_ratio_of_codes(const PolicyConfig& policy) { return policy.name == "klt" || policy.name == "anchor"; }
+
 }  // namespace
 
 Json policy_json(const PolicyConfig& policy) {
@@ -66,6 +69,10 @@ Result<RowCounts> plan_rows(const ModelInfo& info, const PolicyConfig& config, i
     out.n_archived = n_closed - out.n_kept;
     out.attended_bytes += (out.n_kept + out.n_tail) * layer.layout.row_bytes();
     out.full_bytes += n_tokens * layer.layout.row_bytes();
+    if (is_ratio_of_codes(config)) {
+      out.attended_bytes +=
+          static_cast<int64_t>(static_cast<double>(out.n_archived * layer.layout.row_bytes()) / config.ratio);
+    }
   }
   return out;
 }

@@ -25,7 +25,7 @@ struct RowCounts {
 };
 RowCounts count_rows(const Context& context);
 /// What count_rows() would give after n_tokens, without reading them; n_kept is the most it can be, since sinks of a
-/// high score count once.
+/// high score count once; so are bytes of codes where the ratio is theirs (klt, anchor). Codes of others do not count.
 Result<RowCounts> plan_rows(const ModelInfo& info, const PolicyConfig& policy, int64_t n_tokens);
 Json rows_json(const RowCounts& rows);
 /// The same in two lines on stdout.

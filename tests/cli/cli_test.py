@@ -89,6 +89,7 @@ class CliTest(unittest.TestCase):
     def test_version_and_help(self):
         self.assertRegex(self.run_vestige("--version").stdout.decode(), r"^vestige \d+\.\d+\.\d+\n$")
         self.assertIn(b"Exit codes", self.run_vestige("--help").stdout)
+        self.assertIn(b"default: by model", self.run_vestige("compress", "--help").stdout)
         for command in ("compress", "append", "ask", "generate", "inspect", "eval", "completion"):
             done = self.run_vestige(command, "--help")
             self.expect(done, OK)
@@ -97,15 +98,74 @@ class CliTest(unittest.TestCase):
     def test_compress_json(self):
         done = self.compress(self.folder / "a.vctx", "--json")
         self.expect(done, OK)
-        self.assertEqual(done.stderr, b"")
+        self.assertEqual(done.stderr, b"policy vestige, ratio 8, block_rows 64: the default for latent rows (--policy names another)\n")
         report = json.loads(done.stdout)
-        self.assertEqual(set(report), {"input", "model", "policy", "document_bytes", "tokens", "output", "file_bytes", "state_bytes",
+        self.assertEqual(set(report), {"input", "model", "policy", "policy_chosen_by", "document_bytes", "tokens", "output", "file_bytes", "state_bytes",
                                        "rows", "read_s", "read_tokens_per_s", "write_s"})
         self.assertEqual(report["file_bytes"], (self.folder / "a.vctx").stat().st_size)
         rows = report["rows"]
         self.assertEqual(rows["kept"] + rows["archived"] + rows["tail"], rows["total"])
         self.assertEqual(rows["total"], report["tokens"])
         self.assertEqual((self.folder / "a.vctx").read_bytes(), self.context.read_bytes())
+
+    def test_policy_by_model(self):
+        """Latent rows: vestige. Keys and values: klt; where it cannot code them (12 wide): vestige."""
+        odd = make_model(self.folder / "odd", fixture="llama_tiny")
+        for model, rows, want in ((ROOT / "models" / "nano", "latent rows", ("vestige", 32, 4096)),
+                                  (ROOT / "models" / "nano-gqa", "values 64 and keys 64 wide", ("klt", 20, 256)),
+                                  (odd, "values 12 and keys 12 wide", ("vestige", 32, 4096))):
+            base = ("compress", "-m", model, "-i", self.document, "--dry-run", "--json")
+            done = self.run_vestige(*base)
+            self.expect(done, OK)
+            report = json.loads(done.stdout)
+            self.assertEqual(tuple(report["policy"][key] for key in ("name", "ratio", "block_rows")), want)
+            self.assertEqual(report["policy_chosen_by"], "model")
+            name, ratio, block_rows = want
+            self.assertEqual(done.stderr.decode(), f"policy {name}, ratio {ratio}, block_rows {block_rows}: the default for {rows} "
+                                                   "(--policy names another)\n")
+            done = self.run_vestige(*base, "--keep", 0.1, "--block-rows", 128, "--quiet")
+            self.expect(done, OK)
+            self.assertEqual(done.stderr, b"")
+            policy = json.loads(done.stdout)["policy"]
+            self.assertEqual((policy["name"], policy["ratio"], policy["block_rows"]), (name, 10, 128))
+            done = self.run_vestige(*base, "--policy", "vestige")
+            self.expect(done, OK)
+            self.assertEqual(done.stderr, b"")
+            report = json.loads(done.stdout)
+            self.assertEqual((report["policy"]["name"], report["policy"]["ratio"], report["policy"]["block_rows"]), ("vestige", 32, 4096))
+            self.assertEqual(report["policy_chosen_by"], "flag")
+
+    def test_policy_by_model_in_files(self):
+        """The file is that of the same policy by name; what a dry run said of its bytes holds; ask, inspect, generate and append know it."""
+        model, document, output = ROOT / "models" / "nano-gqa", self.folder / "long.txt", self.folder / "a.vctx"
+        document.write_text("".join(f"The secret passcode for place {i} is {7919 * i % 100000}.\n" for i in range(80)))
+        base = ("compress", "-m", model, "-i", document)
+        done = self.run_vestige(*base, "-o", output, "--json")
+        self.expect(done, OK, "policy klt, ratio 20, block_rows 256")
+        rows = json.loads(done.stdout)["rows"]
+        named = ("--policy", "klt", "--ratio", 20, "--block-rows", 256)
+        self.expect(self.run_vestige(*base, "-o", self.folder / "b.vctx", *named), OK)
+        self.assertEqual(output.read_bytes(), (self.folder / "b.vctx").read_bytes())
+        planned = json.loads(self.run_vestige(*base, "--dry-run", "--json").stdout)["rows"]
+        self.assertGreater(rows["archived"], 1000)
+        self.assertEqual({**planned, "attended_bytes": 0}, {**rows, "attended_bytes": 0})
+        self.assertTrue(0.9 * planned["attended_bytes"] < rows["attended_bytes"] <= planned["attended_bytes"], (planned, rows))
+        self.assertEqual(json.loads(self.run_vestige("inspect", output, "--json").stdout)["policy"]["name"], "klt")
+        self.assertEqual(self.run_vestige("ask", output, "Who?", "-n", 2).stderr, b"")
+        self.expect(self.run_vestige("append", output, "-", input=b"And then?"), OK)
+        done = self.run_vestige("generate", "-m", model, "-p", "dark", "-n", 2, "--json")
+        self.expect(done, OK, "policy klt, ratio 20, block_rows 256")
+        self.assertEqual(json.loads(done.stdout)["policy"]["name"], "klt")
+
+    def test_settings_without_a_policy(self):
+        """Those of a policy that may be the default are good until the model is known; then they must be the chosen one's."""
+        base = ("compress", "-i", self.document, "--dry-run", "--set")
+        nano, gqa = (("-m", ROOT / "models" / name) for name in ("nano", "nano-gqa"))
+        self.expect(self.run_vestige(*base, "mode=sound", *nano), OK)
+        self.expect(self.run_vestige(*base, "key_weight=4", *gqa), OK)
+        self.expect(self.run_vestige(*base, "mode=sound", *gqa), INPUT, "klt", "mode")
+        self.expect(self.run_vestige(*base, "key_weight=4", *nano), INPUT, "vestige", "key_weight")
+        self.expect(self.run_vestige(*base, "key_weight=0", *gqa), USAGE, "key_weight")
 
     def test_ratio_spellings(self):
         for flag, value in (("--ratio", "8x"), ("--ratio", "8.0"), ("--keep", "0.125")):
@@ -183,7 +243,7 @@ class CliTest(unittest.TestCase):
     def test_generate(self):
         base = ("generate", "-m", self.model, "-p", "dark", "-n", 6, "--json")
         report = json.loads(self.run_vestige(*base).stdout)
-        self.assertEqual(set(report), {"model", "policy", "prompt_tokens", "text", "tokens", "finish_reason", "read_s", "decode_s", "stats"})
+        self.assertEqual(set(report), {"model", "policy", "policy_chosen_by", "prompt_tokens", "text", "tokens", "finish_reason", "read_s", "decode_s", "stats"})
         drawn = [json.loads(self.run_vestige(*base, "--temp", 1, "--seed", seed).stdout)["tokens"] for seed in (1, 1, 2)]
         self.assertEqual(drawn[0], drawn[1])
         self.assertNotEqual(drawn[0], drawn[2])
