@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <vector>
 
@@ -60,7 +59,7 @@ HWY_INLINE void with_slack(const Work& w, const ClassRows& rows, const F& work) 
   if (safe == rows.n) return;
   // Fewer than kSlack + 1 bytes and the row that they begin in; of kMaxPlanes bits a coefficient and side at most.
   uint8_t copy[2 * kMaxPlaneWidth * kMaxPlanes / 8 + 2 * kSlack] = {};
-  std::memcpy(copy, rows.codes + safe * bytes, static_cast<size_t>((rows.n - safe) * bytes));
+  std::copy_n(rows.codes + safe * bytes, (rows.n - safe) * bytes, copy);
   work(copy, safe, rows.n - safe);
 }
 
