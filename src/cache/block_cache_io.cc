@@ -33,12 +33,23 @@ Status check_counts(const std::string& prefix, const int64_t* counts, const Cach
     return data_loss("%scounts: %lld tail rows, want 0 to %lld", prefix.c_str(), static_cast<long long>(counts[1]),
                      static_cast<long long>(block - 1));
   }
-  const int64_t n_keep = policy.n_keep(counts[0]);
-  const int64_t most = std::min<int64_t>(counts[0], n_keep + policy.config().n_sinks);
-  if (counts[2] < n_keep || counts[2] > most) {
+  const int64_t n_keep = policy.n_keep(counts[0]), n_sinks = policy.config().n_sinks;
+  const int64_t least = std::max(n_keep, std::min(counts[0], n_sinks)), most = std::min(counts[0], n_keep + n_sinks);
+  if (counts[2] < least || counts[2] > most) {
     return data_loss("%scounts: %lld kept of %lld closed rows, want %lld to %lld under this policy", prefix.c_str(),
                      static_cast<long long>(counts[2]), static_cast<long long>(counts[0]),
-                     static_cast<long long>(n_keep), static_cast<long long>(most));
+                     static_cast<long long>(least), static_cast<long long>(most));
+  }
+  return {};
+}
+
+/// Sinks are always kept; indexes count on it.
+Status check_sinks(const std::string& prefix, const KeptRows& kept, int64_t n_sinks) {
+  for (int64_t i = 0; i < std::min(n_sinks, kept.n_kept()); ++i) {
+    if (kept.ids()[i] != i) {
+      return data_loss("%skept_ids[%lld] = %d, want the first %lld rows to be kept", prefix.c_str(),
+                       static_cast<long long>(i), kept.ids()[i], static_cast<long long>(n_sinks));
+    }
   }
   return {};
 }
@@ -75,6 +86,7 @@ Status BlockCache::load_parts(const std::string& prefix, const TensorSource& sou
   VESTIGE_ASSIGN(const bool dropped, read_dropped(prefix, source, counts));
   VESTIGE_TRY(rows.load(prefix, source, counts[0], counts[1], dropped));
   VESTIGE_ASSIGN(KeptRows kept, KeptRows::load(prefix, source, layout_, counts[0], counts[2], dropped));
+  VESTIGE_TRY(check_sinks(prefix, kept, policy_->config().n_sinks));
   VESTIGE_ASSIGN(Buffer scores,
                  load_scores(prefix + (dropped ? "kept_score" : "score"), source, dropped ? counts[2] : counts[0]));
   std::unique_ptr<RecallIndex> index = policy_->create_index(layout_, rotation_);

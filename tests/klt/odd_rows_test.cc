@@ -125,6 +125,25 @@ TEST_F(KltOddRows, EveryTensorOfAFileIsChecked) {
   }
 }
 
+// Rows that are neither kept nor coded, or both: a file whose sizes all agree, but whose kept rows are not the sinks.
+TEST_F(KltOddRows, KeptRowsAreTheSinks) {
+  Status status;
+  const auto c = read(make_rows(20 * kBlock + 9, kShape.layout), &status, 6);
+  VESTIGE_ASSERT_OK(status);
+  const MemoryStore store = saved(*c);
+  MemoryStore other = store, fewer = store;
+  reinterpret_cast<int32_t*>(other.tensors.at("kept_ids").bytes.data())[3] = 9;
+  EXPECT_EQ(make_cache(kShape, "klt", 6)->load("", other).code(), StatusCode::kDataLoss);
+  reinterpret_cast<int64_t*>(fewer.tensors.at("counts").bytes.data())[2] = 3;
+  ++*reinterpret_cast<int64_t*>(fewer.tensors.at("dropped").bytes.data());
+  for (const char* name : {"kept_ids", "kept_rows", "kept_score"}) {
+    MemoryStore::Tensor& t = fewer.tensors.at(name);
+    t.bytes.resize(t.bytes.size() / 4 * 3);
+    t.shape[0] = 3;
+  }
+  EXPECT_EQ(make_cache(kShape, "klt", 6)->load("", fewer).code(), StatusCode::kDataLoss);
+}
+
 // Any byte of any tensor: refused, or harmless.
 TEST_F(KltOddRows, DamagedBytesAreRefusedOrHarmless) {
   Status status;

@@ -1,7 +1,7 @@
 // float64 and the order of ref, so that the bytes are those of ref and of every CPU. A row is encoded once in its life.
 
+#include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <vector>
 
 #include "backend/cpu/cpu_ops.h"
@@ -57,7 +57,7 @@ Status encode_planes(const EncodePlanesParams& p, Stream& stream) {
   stream.pool()->run(p.rows.run_start.dim(0), [&](int64_t run, int32_t) {
     for_run(p.rows, layout, run, [&](int64_t t, int64_t c, int64_t at) {
       uint8_t* row = p.codes.as<uint8_t>() + at;
-      std::memset(row, 0, static_cast<size_t>(layout.row_bytes[c]));
+      std::fill_n(row, layout.row_bytes[c], uint8_t{0});
       const int64_t bit = key[static_cast<size_t>(c)].write(p.key.as<float>() + t * p.key.stride[0], 0, row);
       value[static_cast<size_t>(c)].write(p.value.as<float>() + t * p.value.stride[0], bit, row);
     });

@@ -1,5 +1,5 @@
+#include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "backend/ops/plane_code.h"
 #include "backend/ref/ref_ops.h"
@@ -34,7 +34,7 @@ Status encode_planes(const EncodePlanesParams& p, Stream&) {
   auto* codes = p.codes.as<uint8_t>();
   for (int64_t run = 0; run < p.rows.run_start.dim(0); ++run) {
     for_run(p.rows, layout, run, [&](int64_t t, int64_t c, int64_t at) {
-      std::memset(codes + at, 0, static_cast<size_t>(layout.row_bytes[c]));
+      std::fill_n(codes + at, layout.row_bytes[c], uint8_t{0});
       const int64_t bit = write_side(p.rows.key, c, p.key.as<float>() + t * p.key.stride[0], 0, codes + at);
       write_side(p.rows.value, c, p.value.as<float>() + t * p.value.stride[0], bit, codes + at);
     });

@@ -254,8 +254,12 @@ Status CodedHead::append(const HeadRows& rows, Stream& stream) {
     take(added.codes, more);
   }
   of_row.insert(of_row.end(), new_rows.begin(), new_rows.end());
+  CodedHead whole;  // nothing of this one changes before the last allocation
+  index_rows(of_row, &whole);
+  n_rows = whole.n_rows;
+  row_class = std::move(whole.row_class);
+  run_start = std::move(whole.run_start);
   codes = std::move(joined);
-  index_rows(of_row, this);
   return {};
 }
 
