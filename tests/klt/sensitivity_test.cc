@@ -100,7 +100,7 @@ struct Scene {
 // An error of one row's key moves the output by a (v - y) to first order; the form is the sum over rows.
 TEST(Sensitivity, EqualsWhatMovedRowsCost) {
   const Scene scene;
-  const auto found = measure_sensitivity(scene.fit, scene.rows, {}, 1.0, *scene.stream);
+  const auto found = measure_sensitivity(scene.fit, scene.rows, {}, {1.0}, *scene.stream);
   ASSERT_TRUE(found.ok()) << found.status().message();
   for (int64_t j = 0; j < kD; ++j) {
     const double key = scene.cost(true, j), value = scene.cost(false, j);
@@ -111,8 +111,8 @@ TEST(Sensitivity, EqualsWhatMovedRowsCost) {
 
 TEST(Sensitivity, KeysWeighMore) {
   const Scene scene;
-  const auto one = measure_sensitivity(scene.fit, scene.rows, {}, 1.0, *scene.stream);
-  const auto three = measure_sensitivity(scene.fit, scene.rows, {}, 3.0, *scene.stream);
+  const auto one = measure_sensitivity(scene.fit, scene.rows, {}, {1.0}, *scene.stream);
+  const auto three = measure_sensitivity(scene.fit, scene.rows, {}, {3.0}, *scene.stream);
   for (size_t i = 0; i < one->key.size(); ++i) EXPECT_DOUBLE_EQ(three->key[i], 3 * one->key[i]);
   EXPECT_EQ(three->value, one->value);
 }
@@ -121,8 +121,8 @@ TEST(Sensitivity, KeysWeighMore) {
 TEST(Sensitivity, TurnedPairsAreRound) {
   Scene scene;
   const KeyRotation rotation = {{0.7f, 0.1f, 0.01f}, true};
-  const auto plain = measure_sensitivity(scene.fit, scene.rows, {}, 1.0, *scene.stream);
-  const auto turned = measure_sensitivity(scene.fit, scene.rows, rotation, 1.0, *scene.stream);
+  const auto plain = measure_sensitivity(scene.fit, scene.rows, {}, {1.0}, *scene.stream);
+  const auto turned = measure_sensitivity(scene.fit, scene.rows, rotation, {1.0}, *scene.stream);
   for (size_t i = 0; i < kD; ++i) {
     for (size_t j = 0; j < kD; ++j) {
       const double got = turned->key[i * kD + j];

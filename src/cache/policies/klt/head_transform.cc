@@ -144,9 +144,9 @@ RowClasses classify(const std::vector<double>& energy) {
 }
 
 Result<HeadTransform> fit_head(const RecallFit& fit, const HeadRows& rows, int64_t first, int64_t n_end,
-                               const KeyRotation& rotation, double key_weight, Stream& stream) {
+                               const KeyRotation& rotation, const Weighting& weighting, Stream& stream) {
   const int64_t n = n_end - first, d = rows.d;
-  VESTIGE_ASSIGN(const Sensitivity sensitivity, measure_sensitivity(fit, rows, rotation, key_weight, stream));
+  VESTIGE_ASSIGN(const Sensitivity sensitivity, measure_sensitivity(fit, rows, rotation, weighting, stream));
   const HeadRows coded = coded_rows(rows, first, n, rotation);
   HeadTransform out;
   std::vector<float> t[2];

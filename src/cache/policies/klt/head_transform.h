@@ -42,6 +42,6 @@ struct HeadTransform {
 
 /// @param rows of which [first, n_end) are to be coded; queries may see more of them
 Result<HeadTransform> fit_head(const RecallFit& fit, const HeadRows& rows, int64_t first, int64_t n_end,
-                               const KeyRotation& rotation, double key_weight, Stream& stream);
+                               const KeyRotation& rotation, const Weighting& weighting, Stream& stream);
 
 }  // namespace vestige::klt

@@ -51,6 +51,8 @@ PolicyInfo klt_info() {
           "our own: a Karhunen-Loeve transform in the metric of the document's queries, reverse water-filling",
           {
               {"key_weight", 2, 0.01, 100, "what an error of a key counts against one of a value"},
+              {"near", 128, 0, 4096,
+               "rows this near to a query do not count: those of a question are in the tail; 0 for text that goes on"},
           }};
 }
 
@@ -62,10 +64,11 @@ Result<std::shared_ptr<const CachePolicy>> create_klt(const PolicyConfig& config
     return invalid_argument("n_sinks = %d, want at most block_rows - %d = %d with policy klt", complete.n_sinks, fewest,
                             complete.block_rows - fewest);
   }
+  VESTIGE_ASSIGN(const int32_t n_near, whole_setting(complete, "near"));
   const klt::IndexSettings settings = {.ratio = complete.ratio,
                                        .block_rows = complete.block_rows,
                                        .n_sinks = complete.n_sinks,
-                                       .key_weight = complete.settings.at("key_weight")};
+                                       .weighting = {complete.settings.at("key_weight"), n_near}};
   return std::shared_ptr<const CachePolicy>(std::make_shared<KltPolicy>(std::move(complete), settings));
 }
 

@@ -62,7 +62,7 @@ Result<SharedBudget::Head> KltIndex::transform_of(const RecallFit& fit, Stream& 
   head.budget_bytes = double(n * layout_.d_row() * 2) / settings_.ratio;
   const HeadRows rows = gather(fit.rows, 0, fit.rows.n_rows);
   VESTIGE_ASSIGN(head.transform,
-                 fit_head(fit, rows, settings_.n_sinks, fit.n_closed, rotation_, settings_.key_weight, stream));
+                 fit_head(fit, rows, settings_.n_sinks, fit.n_closed, rotation_, settings_.weighting, stream));
   return head;
 }
 

@@ -15,8 +15,8 @@ namespace vestige::klt {
 struct IndexSettings {
   double ratio = 20;
   int32_t block_rows = 4096;
-  int64_t n_sinks = 4;    ///< first rows, not coded
-  double key_weight = 1;  ///< of an error of a key against one of a value
+  int64_t n_sinks = 4;  ///< first rows, not coded
+  Weighting weighting;  ///< of errors
 };
 
 /// Collects the variances of all heads of a sequence and finds the price that spends their bytes.

@@ -12,8 +12,7 @@ namespace {
 constexpr int64_t kQueries = 256;  // tokens whose queries are looked at, evenly among those at hand
 /// Rows this near to a query do not count: for almost all rows, whoever asks later is farther away, and what heads that
 /// look at their neighbours need of them is in the open tail. Of a short document a quarter: some must count.
-constexpr int64_t kNear = 128;
-int64_t n_near(int64_t n_rows) { return std::min(kNear, n_rows / 4); }
+int64_t near_rows(int64_t n_near, int64_t n_rows) { return std::min(n_near, n_rows / 4); }
 
 /// Index of the first and second coordinate of pair j.
 struct Pair {
@@ -69,8 +68,9 @@ struct Weights {
 /// Queries of one token, all heads, against all rows it sees.
 class Observer {
  public:
-  Observer(const HeadRows& rows, std::vector<float> columns, int64_t h, float scale)
+  Observer(const HeadRows& rows, std::vector<float> columns, int64_t h, float scale, int64_t n_near)
       : rows_(rows),
+        n_near_(near_rows(n_near, rows.n)),
         columns_(std::move(columns)),
         scale_(scale),
         scores_(static_cast<size_t>(h * rows.n)),
@@ -108,7 +108,7 @@ class Observer {
     const auto inverse = static_cast<float>(1 / sum);
     for (int64_t t = 0; t < rows_.n; ++t) {
       s[t] = t < n_seen ? s[t] * inverse : 0.0f;
-      s2[t] = t < n_seen - n_near(rows_.n) ? s[t] * s[t] : 0.0f;
+      s2[t] = t < n_seen - n_near_ ? s[t] * s[t] : 0.0f;
     }
   }
 
@@ -124,6 +124,7 @@ class Observer {
   }
 
   const HeadRows& rows_;
+  int64_t n_near_;
   std::vector<float> columns_;
   float scale_;
   std::vector<float> scores_, squares_, y_, y2_;
@@ -164,7 +165,7 @@ void turn(float* x, int64_t n, int64_t d, const KeyRotation& rotation, int64_t p
 }
 
 Result<Sensitivity> measure_sensitivity(const RecallFit& fit, const HeadRows& rows, const KeyRotation& rotation,
-                                        double key_weight, Stream& stream) {
+                                        const Weighting& weighting, Stream& stream) {
   const int64_t d = rows.d;
   Sensitivity out;
   out.key.assign(static_cast<size_t>(d * d), 0.0);
@@ -175,7 +176,8 @@ Result<Sensitivity> measure_sensitivity(const RecallFit& fit, const HeadRows& ro
     return out;
   }
   const int64_t h = fit.queries.dim(1), step = std::max<int64_t>(1, n_queries / kQueries);
-  Observer observer(rows, value_columns(rows, factor_of(fit.value_gram, d, 1.0 / double(h))), h, fit.scale);
+  Observer observer(rows, value_columns(rows, factor_of(fit.value_gram, d, 1.0 / double(h))), h, fit.scale,
+                    weighting.n_near);
   std::vector<float> q(static_cast<size_t>(h * d));
   std::vector<Weights> weights(static_cast<size_t>(h));
   double of_value = 0;
@@ -193,7 +195,7 @@ Result<Sensitivity> measure_sensitivity(const RecallFit& fit, const HeadRows& ro
       of_value += w.of_value;
     }
   }
-  const double of_key = key_weight * double(fit.scale) * double(fit.scale) / double(n);
+  const double of_key = weighting.key * double(fit.scale) * double(fit.scale) / double(n);
   for (double& x : out.key) x *= of_key;
   for (int64_t i = 0; i < d; ++i) {
     for (int64_t j = 0; j < d; ++j) {

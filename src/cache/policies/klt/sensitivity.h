@@ -17,6 +17,12 @@ struct Sensitivity {
   std::vector<double> key, value;
 };
 
+/// What counts how much.
+struct Weighting {
+  double key = 1;        ///< factor on the key's form, > 0
+  int64_t n_near = 128;  ///< last rows that a query sees which do not count, a quarter of the document at most; >= 0
+};
+
 /// Rows of one key-value head as float32, [n, d] each; keys as they are cached, turned.
 struct HeadRows {
   std::vector<float> key, value;
@@ -24,10 +30,9 @@ struct HeadRows {
 };
 
 /// @param rows         all rows that the queries may see, from row 0 on
-/// @param key_weight   factor on the key's form, > 0
 /// Without queries both forms are the identity.
 Result<Sensitivity> measure_sensitivity(const RecallFit& fit, const HeadRows& rows, const KeyRotation& rotation,
-                                        double key_weight, Stream& stream);
+                                        const Weighting& weighting, Stream& stream);
 
 /// x [n, d] turned by sign * (position + i step), in float64.
 void turn(float* x, int64_t n, int64_t d, const KeyRotation& rotation, int64_t position, int64_t step, double sign);
