@@ -275,7 +275,8 @@ Status Decoder::absorb(size_t cache_index, const ConstTensorView& q, const Tenso
 
 Status Decoder::value_gram(size_t cache_index, const TensorView& gram, Stream& stream) const {
   VESTIGE_ASSIGN(const Layer* const layer, layer_of("value_gram", cache_index));
-  if (const GqaLayer* gqa = std::get_if<GqaLayer>(&layer->attention)) return gqa->value_gram(info_.cache_layers[cache_index].head, gram, stream);
+  if (const GqaLayer* gqa = std::get_if<GqaLayer>(&layer->attention))
+    return gqa->value_gram(info_.cache_layers[cache_index].head, gram, stream);
   return std::get<MlaLayer>(layer->attention).value_gram(gram, stream);
 }
 
