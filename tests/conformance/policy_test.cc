@@ -300,7 +300,8 @@ TEST_P(PolicyTest, AttendEqualsFloat64) {
       ++n_checked;
       n_with_archive += r.n_archived > 0 ? 1 : 0;
     }
-    if (c->n_closed() > 0 && replaces_rows(GetParam().policy)) continue;  // codes: tests/anchor, tests/cache/klt_test.cc
+    if (c->n_closed() > 0 && replaces_rows(GetParam().policy))
+      continue;  // codes: tests/anchor, tests/cache/klt_test.cc
     EXPECT_GE(n_checked, 4);
     EXPECT_TRUE(n_with_archive > 0 || GetParam().policy == "full");
   }
