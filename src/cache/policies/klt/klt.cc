@@ -50,7 +50,7 @@ PolicyInfo klt_info() {
           "attends every row by a transform code: bits go where an error would cost the model most",
           "our own: a Karhunen-Loeve transform in the metric of the document's queries, reverse water-filling",
           {
-              {"key_weight", 2, 0.01, 100, "what an error of a key counts against one of a value"},
+              {"key_weight", 4, 0.01, 100, "what an error of a key counts against one of a value"},
               {"near", 128, 0, 4096,
                "rows this near to a query do not count: those of a question are in the tail; 0 for text that goes on"},
           }};
