@@ -124,7 +124,7 @@ TEST_F(LlamaTest, QueriesMeetTheKeysOfTheirHead) {
 
   ASSERT_TRUE(model->value_gram(3, TensorView(gram.data(), DType::kF32, {12, 12}), *stream_).ok());
   // Cache 3: layer 1, key-value head 1, whose three query heads read columns 36 .. 71 of o_proj [d_model, 72].
-  const StoredTensor& o = Checkpoint::fixture("llama_tiny").tensors.at("model.layers.1.self_attn.o_proj.weight");
+  const StoredTensor o = Checkpoint::fixture("llama_tiny").tensors.at("model.layers.1.self_attn.o_proj.weight");
   const std::vector<float> w = o.floats();
   ASSERT_EQ(o.shape[1], 72);
   for (size_t i = 0; i < 144; ++i) {
