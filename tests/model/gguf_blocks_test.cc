@@ -115,7 +115,9 @@ class GgufBlocks : public testing::Test {
     EXPECT_TRUE(model.ok()) << model.status().message();
     return model.ok() ? std::move(model).value() : nullptr;
   }
-  const std::string path_ = testing::TempDir() + "/gguf_blocks.gguf";
+  // Tests run side by side, each in a process of its own.
+  const std::string path_ =
+      testing::TempDir() + "/gguf_blocks_" + testing::UnitTest::GetInstance()->current_test_info()->name() + ".gguf";
 };
 
 /// What a process holds of memory of its own, in bytes.
