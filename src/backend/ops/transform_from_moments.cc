@@ -13,6 +13,8 @@
 #include <Eigen/Eigenvalues>
 #pragma GCC diagnostic pop
 
+#include "backend/ops/blas_threads.h"
+
 namespace vestige {
 
 namespace {
@@ -76,6 +78,7 @@ Matrix low_rank_factor(const Matrix& m, Eigen::Index rank) {
 }  // namespace
 
 Status transform_from_moments(const TransformMoments& moments, const FitTransformParams& p) {
+  use_one_blas_thread();
   const auto d = static_cast<int64_t>(moments.mean.size());
   const Matrix covariance = symmetric(moments.covariance, d), queries = symmetric(moments.queries, d);
   if (!std::isfinite(queries.sum()) || !std::isfinite(covariance.sum())) {
@@ -98,6 +101,7 @@ Status transform_from_moments(const TransformMoments& moments, const FitTransfor
 }
 
 Status metric_from_moment(const std::vector<double>& moment, int64_t g, const FitTransformParams& p) {
+  use_one_blas_thread();
   const int64_t rank = p.metric.dim(1), d = p.metric.dim(2);
   const Matrix m = symmetric(moment, d);
   if (!std::isfinite(m.sum())) return invalid_argument("fit_transform: a moment is not finite, want finite queries");
