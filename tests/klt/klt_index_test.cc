@@ -3,6 +3,7 @@
 
 #include "cache/policies/klt/klt_index.h"
 
+#include "cache/key_turn.h"
 #include "tests/cache/cache_fixture.h"
 
 namespace vestige::testing {
@@ -77,7 +78,7 @@ TEST_F(KltTest, TurnedKeysAreCodedAsTheyWereBefore) {
   std::vector<float> key(32, 1.0f);
   for (int64_t u = 0; u < n; ++u) {
     std::vector<float> turned = key;
-    klt::turn(turned.data(), 1, 32, rotation, u, 1, 1);
+    turn_keys(turned.data(), 1, 32, rotation, u, 1, 1);
     for (size_t j = 0; j < 32; ++j) rows_[size_t(u * d) + 32 + j] = bf16_to_f32(f32_to_bf16(turned[j]));
   }
   auto told = fitted(8, n, rotation), untold = fitted(8, n);

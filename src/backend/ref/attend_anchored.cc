@@ -7,6 +7,7 @@
 #include "backend/ops/rotated_code.h"
 #include "backend/ref/load.h"
 #include "backend/ref/ref_ops.h"
+#include "backend/ref/turn_to_position.h"
 
 namespace vestige::ref {
 
@@ -34,20 +35,6 @@ void turn_back(Vector& t, uint64_t seed) {
   }
 }
 
-void turn_to_position(const AttendAnchoredParams& p, int64_t t, Vector& x) {
-  if (p.frequencies.data == nullptr) return;
-  const int64_t n_pairs = p.frequencies.dim(0), step = p.interleaved ? 2 : 1, apart = p.interleaved ? 1 : n_pairs;
-  const auto position = static_cast<float>(p.positions.data != nullptr ? p.positions.as<int32_t>()[t] : t);
-  for (int64_t j = 0; j < n_pairs; ++j) {
-    const double angle = static_cast<double>(position * p.frequencies.as<float>()[j]);
-    double& a = x[static_cast<size_t>(j * step)];
-    double& b = x[static_cast<size_t>(j * step + apart)];
-    const double turned = a * std::cos(angle) - b * std::sin(angle);
-    b = a * std::sin(angle) + b * std::cos(angle);
-    a = turned;
-  }
-}
-
 /// scale q . R_t key_t of every token, [m][n].
 std::vector<Vector> all_scores(const AttendAnchoredParams& p, int64_t head) {
   const AnchoredSide& key = p.heads[static_cast<size_t>(head)].key;
@@ -65,7 +52,7 @@ std::vector<Vector> all_scores(const AttendAnchoredParams& p, int64_t head) {
     for (int64_t j = 0; j < d; ++j) {
       x[static_cast<size_t>(j)] += gamma * static_cast<double>(load(key.anchors.data, key.anchors.dtype, anchor + j));
     }
-    turn_to_position(p, t, x);
+    turn_to_position(p.frequencies, p.interleaved, p.positions.data != nullptr ? p.positions.as<int32_t>()[t] : t, &x);
     for (int64_t i = 0; i < m; ++i) {
       double sum = 0;
       for (int64_t j = 0; j < d; ++j) {

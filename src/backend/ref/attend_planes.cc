@@ -4,6 +4,7 @@
 
 #include "backend/ops/plane_code.h"
 #include "backend/ref/ref_ops.h"
+#include "backend/ref/turn_to_position.h"
 
 namespace vestige::ref {
 
@@ -33,20 +34,6 @@ Vector read_side(const PlaneSide& side, int64_t c, const uint8_t* row, int64_t* 
   return x;
 }
 
-void turn_to_position(const AttendPlanesParams& p, int64_t t, Vector& x) {
-  if (p.frequencies.data == nullptr) return;
-  const int64_t n_pairs = p.frequencies.dim(0), step = p.interleaved ? 2 : 1, apart = p.interleaved ? 1 : n_pairs;
-  const auto position = static_cast<float>(p.first_position + t);
-  for (int64_t j = 0; j < n_pairs; ++j) {
-    const double angle = static_cast<double>(position * p.frequencies.as<float>()[j]);
-    double& a = x[static_cast<size_t>(j * step)];
-    double& b = x[static_cast<size_t>(j * step + apart)];
-    const double turned = a * std::cos(angle) - b * std::sin(angle);
-    b = a * std::sin(angle) + b * std::cos(angle);
-    a = turned;
-  }
-}
-
 }  // namespace
 
 Status attend_planes(const AttendPlanesParams& p, Stream&) {
@@ -59,7 +46,7 @@ Status attend_planes(const AttendPlanesParams& p, Stream&) {
       int64_t at = 0;
       Vector key = read_side(p.rows.key, c, row, &at);
       values.push_back(read_side(p.rows.value, c, row, &at));
-      turn_to_position(p, t, key);
+      turn_to_position(p.frequencies, p.interleaved, p.first_position + t, &key);
       for (int64_t i = 0; i < m; ++i) {
         const float* q = p.q.as<float>() + i * p.q.stride[0];
         double sum = 0;

@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "cache/key_turn.h"
 #include "cache/left_rows.h"
 #include "cache/policies/anchor/draw.h"
 #include "cache/policies/anchor/layer_ranking.h"
@@ -56,23 +57,6 @@ Result<CodeSettings> segment_settings(const IndexSettings& settings, int64_t n, 
   return s;
 }
 
-void AnchorIndex::turn_back(float* x, int64_t n, int64_t position, int64_t step) const {
-  const auto n_pairs = static_cast<int64_t>(rotation_.frequencies.size());
-  const int64_t next = rotation_.interleaved ? 2 : 1, apart = rotation_.interleaved ? 1 : n_pairs;
-  for (int64_t i = 0; i < n; ++i) {
-    for (int64_t j = 0; j < n_pairs; ++j) {
-      // In float64, as attend_anchored turns forward: what rounding the angle would do cancels.
-      const double angle =
-          static_cast<double>(position + i * step) * static_cast<double>(rotation_.frequencies[static_cast<size_t>(j)]);
-      const double c = std::cos(angle), s = std::sin(angle);
-      float &a = x[i * d() + j * next], &b = x[i * d() + j * next + apart];
-      const auto u = static_cast<double>(a), v = static_cast<double>(b);
-      a = static_cast<float>(u * c + v * s);
-      b = static_cast<float>(v * c - u * s);
-    }
-  }
-}
-
 Result<float> AnchorIndex::norm_over(const ClosedBlock& rows, int64_t begin, int64_t end) const {
   double most = 0;
   std::vector<double> row(static_cast<size_t>(layout_.d_row()));
@@ -95,7 +79,7 @@ void AnchorIndex::add_queries(const RecallFit& fit, Gathered* to) const {
       to->q_positions.push_back(static_cast<int32_t>(position));
     }
   }
-  turn_back(to->q.data(), static_cast<int64_t>(to->q_positions.size()), to->first, 0);
+  turn_keys(to->q.data(), static_cast<int64_t>(to->q_positions.size()), d(), rotation_, to->first, 0, -1);
   to->tokens.scale = fit.scale;
 }
 
@@ -124,13 +108,13 @@ Result<std::unique_ptr<AnchorIndex::Gathered>> AnchorIndex::gather(const ClosedB
     std::copy_n(row.data(), d, to->value.data() + t * d);
     std::copy_n(row.data() + d, d, to->key.data() + t * d);
   }
-  turn_back(to->key.data(), n, first, 1);
+  turn_keys(to->key.data(), n, d, rotation_, first, 1, -1);
   VESTIGE_ASSIGN(to->settings, segment_settings(settings_, end - first, d));
   to->settings.seed = mix(settings_.seed) ^ static_cast<uint64_t>(first);
   to->head = {.key = {to->key.data(), DType::kF32, {n, d}}, .value = {to->value.data(), DType::kF32, {n, d}}, .q = {}};
   to->tokens = {.heads = {&to->head, 1},
                 .q_positions = {},
-                .frequencies = frequencies(),
+                .frequencies = frequencies_of(rotation_),
                 .interleaved = rotation_.interleaved,
                 .n_tokens = end - first};
   fit != nullptr ? add_queries(*fit, to.get()) : add_directions(to.get());
@@ -251,13 +235,13 @@ Status AnchorIndex::attend_codes(const RecallStep& step, const CodedPart& part, 
   for (int64_t i = 0; i < n_parts; ++i) {
     const Segment& segment = segments_[static_cast<size_t>(i)];
     for (int64_t g = 0; g < h; ++g) std::copy_n(step.q.as<float>() + g * 2 * d + d, d, q_.data() + g * d);
-    turn_back(q_.data(), h, segment.first, 0);  // tokens count from the segment's first row
+    turn_keys(q_.data(), h, d, rotation_, segment.first, 0, -1);  // tokens count from the segment's first row
     const AnchoredHead head = segment.code.head(0);
     VESTIGE_TRY(ops::attend_anchored({.q = {q_.data(), DType::kF32, {1, h, d}},
                                       .heads = {&head, 1},
                                       .bits = segment.code.plan.layout.bits,
                                       .seed = segment.code.rotation_seed,
-                                      .frequencies = frequencies(),
+                                      .frequencies = frequencies_of(rotation_),
                                       .interleaved = rotation_.interleaved,
                                       .scale = step.scale,
                                       .out = {part_.data() + i * h * d, DType::kF32, {1, h, d}},

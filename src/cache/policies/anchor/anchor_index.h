@@ -80,10 +80,6 @@ class AnchorIndex final : public RecallIndex {
     BareLayer bare;
   };
   int64_t d() const { return layout_.d_content; }
-  ConstTensorView frequencies() const {
-    const auto n = static_cast<int64_t>(rotation_.frequencies.size());
-    return n == 0 ? ConstTensorView() : ConstTensorView(rotation_.frequencies.data(), DType::kF32, {n});
-  }
   /// Rows [first, end), and those up to n_rows, which the queries see too. @param fit null: no queries
   Result<std::unique_ptr<Gathered>> gather(const ClosedBlock& rows, int64_t first, int64_t end, int64_t n_rows,
                                            const RecallFit* fit) const;
@@ -95,8 +91,6 @@ class AnchorIndex final : public RecallIndex {
   Status check_kept(std::span<const int32_t> ids, int64_t n_closed);
   Status add_block(const ClosedBlock& rows, int64_t n_closed, Stream& stream);
   Result<float> norm_over(const ClosedBlock& rows, int64_t begin, int64_t end) const;
-  /// x [n, d] turned by -(position + i step).
-  void turn_back(float* x, int64_t n, int64_t position, int64_t step) const;
   Status load_segment(const std::string& prefix, const TensorSource& source, const int64_t* sizes);
   Status load_segments(const std::string& prefix, const TensorSource& source);
 

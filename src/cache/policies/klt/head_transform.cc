@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "backend/ops/transform_from_moments.h"
+#include "cache/key_turn.h"
 #include "vestige/ops.h"
 
 namespace vestige::klt {
@@ -82,7 +83,7 @@ HeadRows coded_rows(const HeadRows& rows, int64_t first, int64_t n, const KeyRot
   const auto begin = static_cast<std::ptrdiff_t>(first * rows.d), size = static_cast<std::ptrdiff_t>(n * rows.d);
   out.key.assign(rows.key.begin() + begin, rows.key.begin() + begin + size);
   out.value.assign(rows.value.begin() + begin, rows.value.begin() + begin + size);
-  turn(out.key.data(), n, rows.d, rotation, first, 1, -1);
+  turn_keys(out.key.data(), n, rows.d, rotation, first, 1, -1);
   return out;
 }
 

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "backend/ops/row_access.h"
+#include "cache/key_turn.h"
 #include "vestige/ops.h"
 
 namespace vestige::klt {
@@ -23,11 +24,6 @@ double SharedBudget::price() {
     variances.push_back(&head.transform.variance);
   }
   return price_ = find_price(variances, budget);
-}
-
-ConstTensorView KltIndex::frequencies() const {
-  const auto n = static_cast<int64_t>(rotation_.frequencies.size());
-  return n == 0 ? ConstTensorView() : ConstTensorView(rotation_.frequencies.data(), DType::kF32, {n});
 }
 
 HeadRows KltIndex::gather(const RowPages& rows, int64_t first, int64_t end) const {
@@ -106,7 +102,7 @@ Status KltIndex::fit(const RecallFit& fit, Stream& stream) {
 }
 
 Status KltIndex::add(HeadRows rows, Stream& stream) {
-  turn(rows.key.data(), rows.n, d(), rotation_, n_closed_, 1, -1);
+  turn_keys(rows.key.data(), rows.n, d(), rotation_, n_closed_, 1, -1);
   VESTIGE_TRY(head_.append(rows, stream));
   see_norms(rows);
   n_closed_ += rows.n;
@@ -160,7 +156,7 @@ Status KltIndex::attend_codes(const RecallStep& step, const CodedPart& part, Str
   *part.n_coded.as<int64_t>() = head_.n_rows;
   return ops::attend_planes({.q = q,
                              .rows = head_.view(),
-                             .frequencies = frequencies(),
+                             .frequencies = frequencies_of(rotation_),
                              .interleaved = rotation_.interleaved,
                              .first_position = settings_.n_sinks,
                              .scale = step.scale,

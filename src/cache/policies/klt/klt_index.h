@@ -61,7 +61,6 @@ class KltIndex final : public RecallIndex {
 
  private:
   int64_t d() const { return layout_.d_content; }
-  ConstTensorView frequencies() const;
   HeadRows gather(const RowPages& rows, int64_t first, int64_t end) const;
   Result<SharedBudget::Head> transform_of(const RecallFit& fit, Stream& stream) const;
   /// Codes rows [n_sinks, n_closed) by the transform at a price.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cache/key_turn.h"
 #include "vestige/ops.h"
 
 namespace vestige::klt {
@@ -13,15 +14,6 @@ constexpr int64_t kQueries = 256;  // tokens whose queries are looked at, evenly
 /// Rows this near to a query do not count: for almost all rows, whoever asks later is farther away, and what heads that
 /// look at their neighbours need of them is in the open tail. Of a short document a quarter: some must count.
 int64_t near_rows(int64_t n_near, int64_t n_rows) { return std::min(n_near, n_rows / 4); }
-
-/// Index of the first and second coordinate of pair j.
-struct Pair {
-  int64_t a, b;
-};
-Pair pair_at(const KeyRotation& rotation, int64_t j) {
-  const auto n = static_cast<int64_t>(rotation.frequencies.size());
-  return rotation.interleaved ? Pair{2 * j, 2 * j + 1} : Pair{j, j + n};
-}
 
 /// A factor R of the metric's average over heads, so that ||R^T (v - y)||^2 is what a value's distance weighs.
 std::vector<double> factor_of(const ConstTensorView& gram, int64_t d, double scale) {
@@ -136,7 +128,7 @@ void add_query(const float* q, int64_t d, const KeyRotation& rotation, double we
   const auto n_pairs = static_cast<int64_t>(rotation.frequencies.size());
   const auto at = [&](int64_t i, int64_t j) -> double& { return (*form)[static_cast<size_t>(i * d + j)]; };
   for (int64_t j = 0; j < n_pairs; ++j) {
-    const Pair p = pair_at(rotation, j);
+    const TurnedPair p = turned_pair(rotation, j);
     const double energy = (double(q[p.a]) * double(q[p.a]) + double(q[p.b]) * double(q[p.b])) / 2;
     at(p.a, p.a) += weight * energy;
     at(p.b, p.b) += weight * energy;
@@ -147,22 +139,6 @@ void add_query(const float* q, int64_t d, const KeyRotation& rotation, double we
 }
 
 }  // namespace
-
-void turn(float* x, int64_t n, int64_t d, const KeyRotation& rotation, int64_t position, int64_t step, double sign) {
-  const auto n_pairs = static_cast<int64_t>(rotation.frequencies.size());
-  for (int64_t i = 0; i < n; ++i) {
-    for (int64_t j = 0; j < n_pairs; ++j) {
-      const double angle =
-          sign * static_cast<double>(position + i * step) * double(rotation.frequencies[static_cast<size_t>(j)]);
-      const double c = std::cos(angle), s = std::sin(angle);
-      const Pair p = pair_at(rotation, j);
-      float &a = x[i * d + p.a], &b = x[i * d + p.b];
-      const auto u = double(a), v = double(b);
-      a = static_cast<float>(u * c - v * s);
-      b = static_cast<float>(v * c + u * s);
-    }
-  }
-}
 
 Result<Sensitivity> measure_sensitivity(const RecallFit& fit, const HeadRows& rows, const KeyRotation& rotation,
                                         const Weighting& weighting, Stream& stream) {
@@ -188,7 +164,7 @@ Result<Sensitivity> measure_sensitivity(const RecallFit& fit, const HeadRows& ro
     }
     const int64_t position = fit.first_position + i;
     VESTIGE_TRY(observer.look(q.data(), h, position + 1, &weights, stream));
-    turn(q.data(), h, d, rotation, position, 0, -1);
+    turn_keys(q.data(), h, d, rotation, position, 0, -1);
     for (int64_t g = 0; g < h; ++g) {
       const Weights& w = weights[static_cast<size_t>(g)];
       add_query(q.data() + g * d, d, rotation, w.of_key, &out.key);

@@ -34,7 +34,4 @@ struct HeadRows {
 Result<Sensitivity> measure_sensitivity(const RecallFit& fit, const HeadRows& rows, const KeyRotation& rotation,
                                         const Weighting& weighting, Stream& stream);
 
-/// x [n, d] turned by sign * (position + i step), in float64.
-void turn(float* x, int64_t n, int64_t d, const KeyRotation& rotation, int64_t position, int64_t step, double sign);
-
 }  // namespace vestige::klt
