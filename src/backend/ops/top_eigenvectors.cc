@@ -2,18 +2,12 @@
 
 #include <cmath>
 
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wconversion"
-#pragma GCC diagnostic ignored "-Wshadow"
-#include <Eigen/Eigenvalues>
-#pragma GCC diagnostic pop
-
-#include "backend/ops/blas_threads.h"
+#include "backend/ops/eigen_blas.h"
 
 namespace vestige {
 
 Status top_eigenvectors(std::vector<double>& covariance, const TensorView& basis) {
-  use_one_blas_thread();  // of Eigen's templates the linker keeps one copy, which may be the one with BLAS
+  use_one_blas_thread();
   const int64_t r = basis.dim(0), d = basis.dim(1);
   // A symmetric matrix is its own transpose: the row-major lower triangle is Eigen's upper one, so mirror it.
   Eigen::Map<Eigen::MatrixXd> matrix(covariance.data(), d, d);

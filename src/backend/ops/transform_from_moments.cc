@@ -3,17 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#define EIGEN_USE_BLAS  // this file is built for the least CPU: products go to OpenBLAS, which picks its kernel at run
-                        // time
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wconversion"
-#pragma GCC diagnostic ignored "-Wshadow"
-#pragma GCC diagnostic ignored "-Wnull-dereference"
-#include <Eigen/Cholesky>
-#include <Eigen/Eigenvalues>
-#pragma GCC diagnostic pop
-
-#include "backend/ops/blas_threads.h"
+#include "backend/ops/eigen_blas.h"
 
 namespace vestige {
 
