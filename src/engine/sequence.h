@@ -78,8 +78,10 @@ class Sequence final : public Context {
   Status repeat_chunk(int64_t begin, int64_t end, int64_t* n_observed);
   Status observe(const std::vector<QueryStore>& queries, int64_t begin, int64_t end, int64_t position);
   Status fit_recall();
-  /// One half of the fit of cache i, over the document's last n tokens: LayerCache::prepare_fit, or fit_recall.
-  Status fit_cache(size_t i, int64_t n, bool prepare, LayerFit* together);
+  /// Fits caches [begin, end) to the document's last tokens; with `together` each is prepared before any is fitted.
+  Status fit_together(size_t begin, size_t end, LayerFit* together);
+  /// RecallFit::value_gram of cache i. @param memory takes it
+  Result<ConstTensorView> scaled_gram(size_t i, Buffer* memory);
   /// Queries of the last n tokens as cache i sees them. @param memory takes them
   Result<ConstTensorView> last_queries(size_t i, int64_t n, Buffer* memory);
   /// Tokens, counted from the end of the document, whose queries the policy wants.

@@ -62,33 +62,48 @@ Result<ConstTensorView> Sequence::last_queries(size_t i, int64_t n, Buffer* memo
   return ConstTensorView(absorbed);
 }
 
-Status Sequence::fit_cache(size_t i, int64_t n, bool prepare, LayerFit* together) {
-  Buffer memory;
-  VESTIGE_ASSIGN(const ConstTensorView queries, last_queries(i, n, &memory));
-  const int64_t d_content = caches_[i]->layout().d_content;
-  VESTIGE_ASSIGN(const Buffer gram_memory, Buffer::create(static_cast<size_t>(d_content * d_content) * sizeof(float)));
-  const TensorView gram(gram_memory.data(), DType::kF32, {d_content, d_content});
+// What an error of content costs cache i; empty where no block is closed, and so nothing is fitted.
+Result<ConstTensorView> Sequence::scaled_gram(size_t i, Buffer* memory) {
+  if (caches_[i]->n_closed() == 0) return ConstTensorView();
+  const int64_t d = caches_[i]->layout().d_content;
+  VESTIGE_ASSIGN(*memory, Buffer::create(static_cast<size_t>(d * d) * sizeof(float)));
+  const TensorView gram(memory->data(), DType::kF32, {d, d});
   VESTIGE_TRY(engine_.model().value_gram(i, gram, engine_.stream()));
-  const CacheLayer& layer = engine_.model().info().cache_layers[i];
-  const float unit = energy_.unit(layer.layer);
-  for (int64_t j = 0; j < d_content * d_content; ++j) gram.as<float>()[j] *= unit;
-  VESTIGE_TRY(prepare ? caches_[i]->prepare_fit(queries, engine_.stream(), gram, together)
-                      : caches_[i]->fit_recall(queries, engine_.stream(), gram, together));
-  return engine_.stream().synchronize();
+  const float unit = energy_.unit(engine_.model().info().cache_layers[i].layer);
+  for (int64_t j = 0; j < d * d; ++j) gram.as<float>()[j] *= unit;
+  return ConstTensorView(gram);
+}
+
+Status Sequence::fit_together(size_t begin, size_t end, LayerFit* together) {
+  const int64_t n = std::min(n_tokens(), kFitTokens);
+  std::vector<Buffer> memory(end - begin);
+  std::vector<ConstTensorView> grams(end - begin);
+  for (const bool prepare : {true, false}) {
+    for (size_t i = begin; i < end; ++i) {
+      if (prepare) {
+        VESTIGE_ASSIGN(grams[i - begin], scaled_gram(i, &memory[i - begin]));
+        if (together == nullptr) continue;
+      }
+      Buffer queries_memory;
+      VESTIGE_ASSIGN(const ConstTensorView queries, last_queries(i, n, &queries_memory));
+      VESTIGE_TRY(prepare ? caches_[i]->prepare_fit(queries, engine_.stream(), grams[i - begin], together)
+                          : caches_[i]->fit_recall(queries, engine_.stream(), grams[i - begin], together));
+      VESTIGE_TRY(engine_.stream().synchronize());
+    }
+  }
+  return {};
 }
 
 // Group by group, so that rows which are dropped make room before the next group takes memory.
 Status Sequence::fit_recall() {
   if (!has_index_) return {};
-  const int64_t n = std::min(n_tokens(), kFitTokens);
   const std::vector<CacheLayer>& layers = engine_.model().info().cache_layers;
   for (size_t begin = 0, end = 0; begin < caches_.size(); begin = end) {
     const CachePolicy& policy = caches_[begin]->policy();
     const bool all = policy.fits_layers_together();
     while (end < caches_.size() && (all || layers[end].layer == layers[begin].layer)) ++end;
     const std::unique_ptr<LayerFit> together = policy.create_layer_fit();
-    for (size_t i = begin; together != nullptr && i < end; ++i) VESTIGE_TRY(fit_cache(i, n, true, together.get()));
-    for (size_t i = begin; i < end; ++i) VESTIGE_TRY(fit_cache(i, n, false, together.get()));
+    VESTIGE_TRY(fit_together(begin, end, together.get()));
   }
   return {};
 }
