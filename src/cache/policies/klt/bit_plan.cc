@@ -7,25 +7,34 @@
 
 namespace vestige::klt {
 
+namespace {
+
+/// Squared error of b bits on a Gaussian of unit variance, b from 0 to kMaxBits: Lloyd-Max.
 double distortion(int32_t bits) {
   static constexpr double kLeft[] = {1, 0.3634, 0.1175, 0.03454, 0.009497, 0.0025, 0.00065, 0.00017, 0.00004};
   return kLeft[bits];
 }
 
-int64_t table_bytes(int64_t d, int64_t key_rank, int64_t value_rank) {
-  // A side's mean and planes; a coefficient's basis vector, its scale and its ranges. Limits and units of energy.
-  const int64_t side = 4 * d + 4 * kClasses * kMaxBits, coefficient = d + 4 + kClasses;
-  return 2 * side + (key_rank + value_rank) * coefficient + 4 * (kClasses - 1 + 2);
-}
+/// A coefficient's basis vector, its scale and its ranges.
+int64_t coefficient_bytes(int64_t d) { return d + 4 + kClasses; }
 
+/// What is stored a row beside its code.
 int64_t row_index_bytes(int64_t n) { return (n + 3) / 4 + (n + kPlaneRun - 1) / kPlaneRun * 4 * kClasses; }
 
-int64_t BitPlan::row_bytes(int32_t c) const {
+}  // namespace
+
+int64_t table_bytes(int64_t d, int64_t key_rank, int64_t value_rank) {
+  const int64_t side = 4 * d + 4 * kClasses * kMaxBits;  // its mean and planes
+  const int64_t energy = 4 * (kClasses - 1 + 2);         // limits and units
+  return 2 * side + (key_rank + value_rank) * coefficient_bytes(d) + energy;
+}
+
+int64_t BitPlan::row_bits(int32_t c) const {
   int64_t bits = 0;
   for (const auto& side : of_side) {
     for (const uint8_t b : side[static_cast<size_t>(c)]) bits += b;
   }
-  return (bits + 7) / 8;
+  return bits;
 }
 
 int64_t BitPlan::code_bytes() const {
@@ -72,11 +81,7 @@ int32_t bits_at(double variance, double least, double* gain) {
 
 /// The bits left in the last byte, to what gains most; ties to the key, then to the earlier coefficient.
 void fill_byte(const ClassVariance& variance, size_t c, BitPlan* plan) {
-  int64_t bits = 0;
-  for (const auto& side : plan->of_side) {
-    for (const uint8_t b : side[c]) bits += b;
-  }
-  for (; bits % 8 != 0; ++bits) {
+  for (int64_t bits = plan->row_bits(static_cast<int32_t>(c)); bits % 8 != 0; ++bits) {
     double best = 0;
     uint8_t* to = nullptr;
     for (size_t s = 0; s < 2; ++s) {
@@ -102,7 +107,7 @@ BitPlan plan_bits(const ClassVariance& variance, double price) {
   plan.d = variance.d;
   plan.n = variance.n();
   plan.n_rows = variance.n_rows;
-  const double vector_cost = price * double(variance.d + 4 + kClasses);
+  const double vector_cost = price * double(coefficient_bytes(variance.d));
   for (size_t s = 0; s < 2; ++s) {
     for (int64_t j = 0; j < variance.d; ++j) {
       double gain = 0;

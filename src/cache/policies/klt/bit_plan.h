@@ -7,10 +7,12 @@
 #include <cstdint>
 #include <vector>
 
+#include "backend/ops/plane_code.h"
+
 namespace vestige::klt {
 
-inline constexpr int32_t kClasses = 4;
-inline constexpr int32_t kMaxBits = 8;
+inline constexpr int32_t kClasses = int32_t{kMaxPlaneClasses};
+inline constexpr int32_t kMaxBits = int32_t{kMaxPlanes};
 
 /// Both sides of a head: variances of the coefficients of each class's rows, falling along the coefficients.
 struct ClassVariance {
@@ -27,18 +29,15 @@ struct BitPlan {
   std::array<std::vector<uint8_t>, kClasses> of_side[2];  ///< bits, [rank], falling
   std::array<int64_t, kClasses> n_rows = {};
 
-  int64_t row_bytes(int32_t c) const;
+  int64_t row_bits(int32_t c) const;
+  int64_t row_bytes(int32_t c) const { return (row_bits(c) + 7) / 8; }
   int64_t code_bytes() const;
   /// All that a step reads and a file holds, apart from the file's own names.
   int64_t n_bytes() const;
 };
 
-/// Bytes of a head's tables and of what is stored a row beside its code, for the given ranks.
+/// Bytes of a head's tables, for the given ranks.
 int64_t table_bytes(int64_t d, int64_t key_rank, int64_t value_rank);
-int64_t row_index_bytes(int64_t n);
-
-/// Squared error of b bits on a Gaussian of unit variance, b from 0 to kMaxBits: Lloyd-Max.
-double distortion(int32_t bits);
 
 /// Every bit that takes at least `price` of squared error away for each byte it costs, and every coefficient that pays
 /// for its basis vector. Bits that fill a row's last byte are given to what gains most.

@@ -16,8 +16,6 @@ ConstTensorView table(const std::vector<T>& x, DType dtype, std::initializer_lis
   return {x.data(), dtype, shape};
 }
 
-double range_of(int32_t code) { return code == 0 ? 0.0 : std::exp2((code - 160) / 8.0); }
-
 /// Squared error of `b` bits over values, at a range.
 double error_at(const std::vector<float>& values, int32_t bits, double range) {
   const double n = std::exp2(bits), step = range / n;
@@ -41,7 +39,7 @@ uint8_t tune_range(const std::vector<float>& values, int32_t bits) {
   int32_t best = 0;
   double least = square;
   for (int32_t code = std::max(1, centre - 5); code <= std::min(255, centre + 9); ++code) {
-    const double error = error_at(values, bits, range_of(code));
+    const double error = error_at(values, bits, plane_range(static_cast<uint8_t>(code)));
     if (error < least) {
       least = error;
       best = code;
@@ -108,10 +106,22 @@ void index_rows(const std::vector<uint8_t>& of_row, CodedHead* head) {
   }
 }
 
+/// Where the codes of each class begin, and where the last one's end.
+std::array<int64_t, kClasses + 1> class_begins(const CodedHead& head) {
+  const PlaneRows rows = head.view();
+  const PlaneLayout layout(rows);
+  std::array<int64_t, kClasses + 1> begin = {};
+  for (int64_t i = 0; i < rows.n_rows; ++i) {
+    const auto c = static_cast<size_t>(plane_row_class(rows, i));
+    begin[c + 1] += layout.row_bytes[c];
+  }
+  for (size_t c = 1; c <= kClasses; ++c) begin[c] += begin[c - 1];
+  return begin;
+}
+
 Status encode(const std::vector<float>& key, const std::vector<float>& value, int64_t key_width, int64_t value_width,
               CodedHead* head, Stream& stream) {
-  int64_t bytes = 0;
-  for (int64_t i = 0; i < head->n_rows; ++i) bytes += head->row_bytes(head->class_at(i));
+  const int64_t bytes = class_begins(*head)[kClasses];
   head->codes.assign(static_cast<size_t>(bytes), 0);
   VESTIGE_TRY(ops::encode_planes({.key = {key.data(), DType::kF32, {head->n_rows, key_width}},
                                   .value = {value.data(), DType::kF32, {head->n_rows, value_width}},
@@ -165,14 +175,6 @@ std::vector<float> nearest_coefficients(const CodedSide& side, const std::vector
   return out;
 }
 
-/// Its bytes of class c, of all rows before it.
-std::array<int64_t, kClasses> class_begins(const CodedHead& head) {
-  std::array<int64_t, kClasses> n = {}, begin = {};
-  for (int64_t i = 0; i < head.n_rows; ++i) ++n[head.class_at(i)];
-  for (size_t c = 1; c < kClasses; ++c) begin[c] = begin[c - 1] + n[c - 1] * head.row_bytes(c - 1);
-  return begin;
-}
-
 }  // namespace
 
 PlaneSide CodedSide::view(int64_t d) const {
@@ -190,14 +192,6 @@ PlaneRows CodedHead::view() const {
           .run_start = table(run_start, DType::kI32, {static_cast<int64_t>(run_start.size()) / kClasses, kClasses}),
           .codes = table(codes, DType::kU8, {static_cast<int64_t>(codes.size())}),
           .n_rows = n_rows};
-}
-
-int64_t CodedHead::row_bytes(size_t c) const {
-  int64_t bits = 0;
-  for (const CodedSide& s : side) {
-    for (size_t p = 0; p < kMaxBits; ++p) bits += s.n_planes[c * kMaxBits + p];
-  }
-  return (bits + 7) / 8;
 }
 
 int64_t CodedHead::n_bytes() const {
@@ -237,7 +231,8 @@ Status CodedHead::append(const HeadRows& rows, Stream& stream) {
     }
   }
   std::vector<uint8_t> of_row;
-  for (int64_t i = 0; i < n_rows; ++i) of_row.push_back(class_at(i));
+  const PlaneRows present = view();
+  for (int64_t i = 0; i < n_rows; ++i) of_row.push_back(static_cast<uint8_t>(plane_row_class(present, i)));
   std::vector<uint8_t> new_rows;
   for (const double e : energy) new_rows.push_back(class_of(e, limits));
   index_rows(new_rows, &added);
@@ -246,12 +241,8 @@ Status CodedHead::append(const HeadRows& rows, Stream& stream) {
   std::vector<uint8_t> joined;
   joined.reserve(codes.size() + added.codes.size());
   for (size_t c = 0; c < kClasses; ++c) {
-    const auto take = [&](const std::vector<uint8_t>& from, const std::array<int64_t, kClasses>& at) {
-      const auto end = c + 1 < kClasses ? at[c + 1] : static_cast<int64_t>(from.size());
-      joined.insert(joined.end(), from.begin() + at[c], from.begin() + end);
-    };
-    take(codes, begin);
-    take(added.codes, more);
+    joined.insert(joined.end(), codes.begin() + begin[c], codes.begin() + begin[c + 1]);
+    joined.insert(joined.end(), added.codes.begin() + more[c], added.codes.begin() + more[c + 1]);
   }
   of_row.insert(of_row.end(), new_rows.begin(), new_rows.end());
   CodedHead whole;  // nothing of this one changes before the last allocation
@@ -282,16 +273,16 @@ Status CodedHead::check(const std::string& name) const {
   for (const float x : unit) {
     if (!(x >= 0) || !std::isfinite(x)) return bad("a unit is not a number from 0 on");
   }
+  const PlaneRows rows = view();
   std::array<int32_t, kClasses> seen = {};
-  int64_t bytes = 0;
   for (int64_t i = 0; i < n_rows; ++i) {
     if (i % kPlaneRun == 0 && !std::equal(seen.begin(), seen.end(), run_start.begin() + i / kPlaneRun * kClasses)) {
       return bad("run starts and row classes disagree");
     }
-    ++seen[class_at(i)];
-    bytes += row_bytes(class_at(i));
+    ++seen[static_cast<size_t>(plane_row_class(rows, i))];
   }
-  if (bytes != static_cast<int64_t>(codes.size())) return bad("codes have another size than their rows");
+  if (class_begins(*this)[kClasses] != static_cast<int64_t>(codes.size()))
+    return bad("codes have another size than their rows");
   return {};
 }
 

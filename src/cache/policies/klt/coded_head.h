@@ -31,8 +31,6 @@ struct CodedHead {
   std::vector<uint8_t> codes;
 
   PlaneRows view() const;
-  int64_t row_bytes(size_t c) const;
-  uint8_t class_at(int64_t row) const { return row_class[static_cast<size_t>(row / 4)] >> (row % 4 * 2) & 3; }
   int64_t n_bytes() const;
 
   /// More rows with the present tables: keys before their turn, and values. Coefficients are those of the least squared

@@ -74,19 +74,6 @@ void add_variance(const std::vector<float>& t, const RowClasses& classes, double
   }
 }
 
-}  // namespace
-
-HeadRows coded_rows(const HeadRows& rows, int64_t first, int64_t n, const KeyRotation& rotation) {
-  HeadRows out;
-  out.n = n;
-  out.d = rows.d;
-  const auto begin = static_cast<std::ptrdiff_t>(first * rows.d), size = static_cast<std::ptrdiff_t>(n * rows.d);
-  out.key.assign(rows.key.begin() + begin, rows.key.begin() + begin + size);
-  out.value.assign(rows.value.begin() + begin, rows.value.begin() + begin + size);
-  turn_keys(out.key.data(), n, rows.d, rotation, first, 1, -1);
-  return out;
-}
-
 Result<SideTransform> fit_side(const std::vector<float>& x, int64_t n, int64_t d, const std::vector<double>& metric) {
   TransformMoments moments = moments_of(x, n, d);
   moments.queries = metric;
@@ -111,6 +98,32 @@ Result<SideTransform> fit_side(const std::vector<float>& x, int64_t n, int64_t d
   return out;
 }
 
+RowClasses classify(const std::vector<double>& energy) {
+  RowClasses out;
+  std::vector<double> sorted = energy;
+  std::sort(sorted.begin(), sorted.end());
+  for (size_t i = 0; i < out.limits.size(); ++i) {
+    const auto at = static_cast<size_t>(kShares[i] * double(sorted.size()));
+    out.limits[i] = static_cast<float>(sorted[std::min(at, sorted.size() - 1)]);
+  }
+  out.of_row.reserve(energy.size());
+  for (const double e : energy) out.of_row.push_back(class_of(e, out.limits));
+  return out;
+}
+
+}  // namespace
+
+HeadRows coded_rows(const HeadRows& rows, int64_t first, int64_t n, const KeyRotation& rotation) {
+  HeadRows out;
+  out.n = n;
+  out.d = rows.d;
+  const auto begin = static_cast<std::ptrdiff_t>(first * rows.d), size = static_cast<std::ptrdiff_t>(n * rows.d);
+  out.key.assign(rows.key.begin() + begin, rows.key.begin() + begin + size);
+  out.value.assign(rows.value.begin() + begin, rows.value.begin() + begin + size);
+  turn_keys(out.key.data(), n, rows.d, rotation, first, 1, -1);
+  return out;
+}
+
 Result<std::vector<float>> coefficients_of(const std::vector<float>& x, int64_t n, int64_t d,
                                            const SideTransform& transform, Stream& stream) {
   std::vector<float> centred(x), out(x.size());
@@ -129,19 +142,6 @@ uint8_t class_of(double energy, const std::array<float, kClasses - 1>& limits) {
   uint8_t c = 0;
   while (c < kClasses - 1 && energy >= double(limits[c])) ++c;
   return c;
-}
-
-RowClasses classify(const std::vector<double>& energy) {
-  RowClasses out;
-  std::vector<double> sorted = energy;
-  std::sort(sorted.begin(), sorted.end());
-  for (size_t i = 0; i < out.limits.size(); ++i) {
-    const auto at = static_cast<size_t>(kShares[i] * double(sorted.size()));
-    out.limits[i] = static_cast<float>(sorted[std::min(at, sorted.size() - 1)]);
-  }
-  out.of_row.reserve(energy.size());
-  for (const double e : energy) out.of_row.push_back(class_of(e, out.limits));
-  return out;
 }
 
 Result<HeadTransform> fit_head(const RecallFit& fit, const HeadRows& rows, int64_t first, int64_t n_end,

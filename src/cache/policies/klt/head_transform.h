@@ -20,8 +20,6 @@ struct SideTransform {
 /// Rows first .. first + n of a head, keys turned back to before their turn; row 0 of `rows` has position 0.
 HeadRows coded_rows(const HeadRows& rows, int64_t first, int64_t n, const KeyRotation& rotation);
 
-Result<SideTransform> fit_side(const std::vector<float>& x, int64_t n, int64_t d, const std::vector<double>& metric);
-
 /// [n, d] coefficients of x [n, d].
 Result<std::vector<float>> coefficients_of(const std::vector<float>& x, int64_t n, int64_t d,
                                            const SideTransform& transform, Stream& stream);
@@ -31,7 +29,6 @@ struct RowClasses {
   std::vector<uint8_t> of_row;
   std::array<float, kClasses - 1> limits = {};
 };
-RowClasses classify(const std::vector<double>& energy);
 uint8_t class_of(double energy, const std::array<float, kClasses - 1>& limits);
 
 struct HeadTransform {

@@ -10,9 +10,9 @@
 
 namespace vestige::klt {
 
-Result<SharedBudget::Head> SharedBudget::take() {
-  if (n_taken_ == heads_.size()) return internal_error("klt: a head is fitted that was not prepared");
-  return std::move(heads_[n_taken_++]);
+size_t SharedBudget::add(Head head) {
+  heads_.push_back(std::move(head));
+  return heads_.size() - 1;
 }
 
 double SharedBudget::price() {
@@ -63,10 +63,13 @@ Result<SharedBudget::Head> KltIndex::transform_of(const RecallFit& fit, Stream& 
 }
 
 Status KltIndex::prepare_fit(const RecallFit& fit, Stream& stream) {
-  auto* shared = static_cast<SharedBudget*>(fit.layer);
-  if (shared == nullptr || fit.n_closed == 0) return {};
+  prepared_by_ = nullptr;
+  auto* shared = dynamic_cast<SharedBudget*>(fit.layer);
+  if (shared == nullptr) return internal_error("prepare_fit: what the layers share is not of policy klt");
+  if (fit.n_closed == 0) return {};
   VESTIGE_ASSIGN(SharedBudget::Head head, transform_of(fit, stream));
-  shared->add(std::move(head));
+  prepared_as_ = shared->add(std::move(head));
+  prepared_by_ = fit.layer;
   return {};
 }
 
@@ -91,10 +94,12 @@ Status KltIndex::fit(const RecallFit& fit, Stream& stream) {
     ready_ = false;
     return {};
   }
-  if (auto* shared = static_cast<SharedBudget*>(fit.layer); shared != nullptr) {
+  if (fit.layer != nullptr) {
+    auto* shared = dynamic_cast<SharedBudget*>(fit.layer);
+    if (shared == nullptr || prepared_by_ != fit.layer) return internal_error("fit: prepare_fit() did not come first");
     const double price = shared->price();
-    VESTIGE_ASSIGN(const SharedBudget::Head head, shared->take());
-    return settle(head.transform, fit.rows, fit.n_closed, price, stream);
+    prepared_by_ = nullptr;
+    return settle(shared->take(prepared_as_).transform, fit.rows, fit.n_closed, price, stream);
   }
   VESTIGE_ASSIGN(const SharedBudget::Head head, transform_of(fit, stream));
   return settle(head.transform, fit.rows, fit.n_closed, find_price({&head.transform.variance}, head.budget_bytes),

@@ -26,15 +26,15 @@ class SharedBudget final : public LayerFit {
     HeadTransform transform;
     double budget_bytes = 0;
   };
-  void add(Head head) { heads_.push_back(std::move(head)); }
-  /// The next head in the order of add(); each is asked for once.
-  Result<Head> take();
+  /// @return the head's number
+  size_t add(Head head);
+  /// Once each.
+  Head take(size_t number) { return std::move(heads_[number]); }
   /// Found at the first call, after the last add().
   double price();
 
  private:
   std::vector<Head> heads_;
-  size_t n_taken_ = 0;
   double price_ = 0;
 };
 
@@ -75,6 +75,8 @@ class KltIndex final : public RecallIndex {
   bool ready_ = false;
   int64_t n_closed_ = 0;
   CodedHead head_;
+  LayerFit* prepared_by_ = nullptr;  ///< between prepare_fit() and fit(), which knows the head there by this number
+  size_t prepared_as_ = 0;
   float max_norm_ = 0;
 };
 
