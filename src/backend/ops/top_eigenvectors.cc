@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "backend/ops/eigen_blas.h"
+#include "backend/ops/blas_eigen.h"
 
 namespace vestige {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "backend/ops/eigen_blas.h"
+#include "backend/ops/blas_eigen.h"
 
 namespace vestige {
 
