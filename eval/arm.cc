@@ -126,16 +126,19 @@ Result<std::vector<Arm>> parse_spec(const std::string& spec, std::span<const dou
     if (!ratio || *ratio < 1) {
       return invalid_argument("policy \"%s\": ratio \"%s\", want a number of at least 1", spec.c_str(), text.c_str());
     }
-    if (name == "full") return invalid_argument("policy \"%s\": full attention has no ratio", spec.c_str());
+    if (!info.takes_ratio) {
+      return invalid_argument("policy \"%s\": %s takes no ratio, its bytes follow from its settings", spec.c_str(),
+                              name.c_str());
+    }
     wanted = {*ratio};
   }
-  if (name == "full") wanted = {1};
+  if (!info.takes_ratio) wanted = {name == "full" ? 1 : PolicyConfig().ratio};
   std::vector<Arm> arms;
   for (const double ratio : wanted) {
     Arm arm = base;
     arm.policy.ratio = ratio;
     arm.name = name;
-    if (name != "full") arm.name.append(":").append(number_text(ratio));
+    if (info.takes_ratio) arm.name.append(":").append(number_text(ratio));
     arm.name += suffix;
     const Status status = create_policy(arm.policy, RowLayout{}).status();
     // Whether the policy takes the model's rows shows once there is a model.

@@ -23,7 +23,8 @@ struct Arm {
 /// "full,vestige:8@tau=0.95,z_max=4,random" holds three specs. @return InvalidArgument for an empty piece.
 Result<std::vector<std::string>> split_specs(std::string_view list);
 
-/// The arms of one spec: with a ratio one, without one for each of `ratios`; `full` is one arm and takes no ratio.
+/// The arms of one spec: with a ratio one, without one for each of `ratios`; policies that take none
+/// (PolicyInfo::takes_ratio) are one arm.
 /// Settings are those of the policy, by number or by the name of a choice, and `sinks` and `seed`, which all have.
 /// @return InvalidArgument naming the spec and what is wrong with it
 Result<std::vector<Arm>> parse_spec(const std::string& spec, std::span<const double> ratios, int32_t block_rows);

@@ -92,12 +92,15 @@ void add_point(Plot* plot, const Families& families, const Cell& c, double x) {
   plot->lines.push_back({family, {quality_point(c, x)}, static_cast<size_t>(style)});
 }
 
+/// Whether its spec has one: bytes of others follow from their settings.
+bool has_ratio(const std::string& arm) { return arm.substr(0, arm.find('@')).find(':') != std::string::npos; }
+
 std::string ratio_plot(std::span<const Cell> cells, int64_t length, const Families& families) {
   Plot plot = base_plot(cells[0], std::to_string(length) + " tokens");
   plot.x_label = "ratio";
   plot.log_x = true;
   for (const Cell& c : cells) {
-    if (c.length == length && c.n_counted > 0 && c.arm != "full") add_point(&plot, families, c, c.ratio);
+    if (c.length == length && c.n_counted > 0 && has_ratio(c.arm)) add_point(&plot, families, c, c.ratio);
   }
   return plot_svg(plot);
 }
@@ -107,7 +110,7 @@ std::string length_plot(std::span<const Cell> cells, double ratio, const Familie
   plot.x_label = "tokens";
   plot.log_x = true;
   for (const Cell& c : cells) {
-    if (c.ratio == ratio && c.n_counted > 0) {
+    if (c.ratio == ratio && c.n_counted > 0 && has_ratio(c.arm)) {
       add_point(&plot, families, c, static_cast<double>(c.length));
     }
   }

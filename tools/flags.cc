@@ -92,6 +92,11 @@ std::string PolicyFlags::problem(const PolicyConfig& base) const {
     if (setting == nullptr || parse_setting(*setting, text.substr(at + 1))) continue;
     return base.name + "." + text + ", want " + setting_values(*setting);
   }
+  // Of `full` it never was an error, and nobody can mistake it.
+  const bool given = !ratio.empty() || keep.has_value();
+  if (given && !takes_ratio(base.name) && base.name != "full" && over(base).ratio != 1) {
+    return "--ratio: the bytes of policy " + base.name + " follow from its settings, want none, or 1 for exact rows";
+  }
   const Status status = create_policy(over(base), RowLayout{}).status();
   return status.code() == StatusCode::kInvalidArgument ? status.message() : "";
 }

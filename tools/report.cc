@@ -28,9 +28,6 @@ Json settings_json(const PolicyConfig& policy) {
   return out;
 }
 
-/// Whether the ratio is that of the codes of all rows, which stand for the archive, and not that of kept rows.
-bool is_ratio_of_codes(const PolicyConfig& policy) { return policy.name == "klt" || policy.name == "anchor"; }
-
 }  // namespace
 
 Json policy_json(const PolicyConfig& policy) {
@@ -48,12 +45,13 @@ RowCounts count_rows(const Context& context) {
   for (const LayerCache* cache : context.caches()) {
     ++out.n_layers;
     out.n_rows = cache->n_rows();
-    out.n_kept = cache->n_kept();
+    out.n_kept += cache->n_kept();
     out.n_tail = cache->n_rows() - cache->n_closed();
-    out.n_archived = cache->n_closed() - cache->n_kept();
-    out.attended_bytes += (out.n_kept + out.n_tail) * cache->layout().row_bytes() + cache->bytes().codes;
+    out.attended_bytes += (cache->n_kept() + out.n_tail) * cache->layout().row_bytes() + cache->bytes().codes;
     out.full_bytes += out.n_rows * cache->layout().row_bytes();
   }
+  if (out.n_layers > 0) out.n_kept = (out.n_kept + out.n_layers / 2) / out.n_layers;
+  out.n_archived = out.n_rows - out.n_tail - out.n_kept;
   return out;
 }
 
@@ -69,10 +67,7 @@ Result<RowCounts> plan_rows(const ModelInfo& info, const PolicyConfig& config, i
     out.n_archived = n_closed - out.n_kept;
     out.attended_bytes += (out.n_kept + out.n_tail) * layer.layout.row_bytes();
     out.full_bytes += n_tokens * layer.layout.row_bytes();
-    if (is_ratio_of_codes(config)) {
-      out.attended_bytes +=
-          static_cast<int64_t>(static_cast<double>(out.n_archived * layer.layout.row_bytes()) / config.ratio);
-    }
+    out.attended_bytes += static_cast<int64_t>(double(out.n_archived) * policy->coded_row_bytes(layer.layout));
   }
   return out;
 }
@@ -88,8 +83,10 @@ void print_rows(const RowCounts& rows, const PolicyConfig& policy) {
               static_cast<long long>(rows.n_rows), static_cast<long long>(rows.n_kept),
               static_cast<long long>(rows.n_archived), static_cast<long long>(rows.n_tail),
               static_cast<long long>(rows.n_layers));
-  std::printf("attended      %s of %s (policy %s, ratio %gx = keep %.4g)\n", bytes_text(rows.attended_bytes).c_str(),
-              bytes_text(rows.full_bytes).c_str(), policy.name.c_str(), policy.ratio, 1 / policy.ratio);
+  std::printf("attended      %s of %s (policy %s", bytes_text(rows.attended_bytes).c_str(),
+              bytes_text(rows.full_bytes).c_str(), policy.name.c_str());
+  if (takes_ratio(policy.name)) std::printf(", ratio %gx = keep %.4g", policy.ratio, 1 / policy.ratio);
+  std::printf(")\n");
 }
 
 namespace {

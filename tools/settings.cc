@@ -1,5 +1,6 @@
 #include "tools/settings.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
@@ -19,6 +20,11 @@ std::string number_text(double value) {
 }
 
 }  // namespace
+
+bool takes_ratio(const std::string& policy) {
+  const auto info = std::find_if(infos().begin(), infos().end(), [&](const auto& p) { return policy == p.name; });
+  return info == infos().end() || info->takes_ratio;
+}
 
 const PolicySetting* find_setting(const std::string& policy, const std::string& name) {
   for (const PolicyInfo& info : infos()) {

@@ -9,6 +9,8 @@
 
 namespace vestige::tools {
 
+/// PolicyInfo::takes_ratio; true of a name that is not known.
+bool takes_ratio(const std::string& policy);
 /// Null if there is no such policy or setting. Lives as long as the process.
 const PolicySetting* find_setting(const std::string& policy, const std::string& name);
 /// A number, or the name of a choice; nullopt if it is neither.

@@ -80,7 +80,13 @@ class LayerCache {
   /// @return Unsupported, if there is a scorer and rows are dropped
   virtual Status observe(const ConstTensorView& queries, int64_t first_position, Stream& stream) = 0;
   /// Ends the scorer: its scores replace those of the closed rows. A no-op if nothing was observed.
-  virtual Status rescore(Stream& stream) = 0;
+  /// @param budget null, or what prepare_rescore() of this and the other caches was given: it says how many rows are
+  /// kept. As many times more, or fewer, than the policy's own number are kept when blocks close later, too.
+  virtual Status rescore(Stream& stream, KeepBudget* budget = nullptr) = 0;
+  /// For policies whose caches share a budget of kept rows (CachePolicy::create_keep_budget): called for each of them,
+  /// in the order of layers and heads, before rescore() of any. A no-op if nothing was observed.
+  /// @param layer as in KeepBudget::add
+  virtual Status prepare_rescore(KeepBudget& budget, int32_t layer, Stream& stream) = 0;
 
   /// Fits the recall index to the prompt's last queries; a no-op for policies without one.
   /// @param queries [n, h_q, d_row] f32 absorbed; the last query is that of the last row.

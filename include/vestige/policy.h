@@ -42,6 +42,9 @@ struct PolicyInfo {
   const char* sentence;
   const char* source;  ///< paper, equation
   std::vector<PolicySetting> settings;
+  /// Whether `ratio` says how much is kept. Else only its value 1 counts, which keeps every row: bytes follow from the
+  /// settings, or every row is kept anyway.
+  bool takes_ratio = true;
 };
 
 /// A store of named tensors: what a recall index saves into and loads from. Implemented by the file format.
@@ -173,6 +176,21 @@ class PromptScorer {
   virtual Status finish(const RowPages& closed, const TensorView& score, Stream& stream) = 0;
 };
 
+/// How many rows each of several caches keeps, where those of a layer, or of all layers, share what they may keep
+/// together. Made for one choice: add() for each cache in the order of layers and heads, then n_keep() of each.
+class KeepBudget {
+ public:
+  virtual ~KeepBudget() = default;
+  /// One cache more.
+  /// @param score  [n_closed] f32 of its closed rows, as PromptScorer::finish gave them; outlives this object
+  /// @param n_keep what it would keep by itself: CachePolicy::n_keep; the same for all of them
+  /// @param layer  place of its layer among those that share, from 0
+  /// @return its number, for n_keep()
+  virtual Result<size_t> add(const ConstTensorView& score, int64_t n_keep, int32_t layer) = 0;
+  /// Rows that cache keeps, sinks not counted: in [0, n_closed]. No add() comes after it.
+  virtual int64_t n_keep(size_t number) = 0;
+};
+
 /// Whose queries a PromptScorer wants.
 enum class ObservedQueries : uint8_t {
   kNone,    ///< the policy has no scorer
@@ -187,6 +205,7 @@ class CachePolicy {
   virtual ~CachePolicy() = default;
   virtual const PolicyConfig& config() const = 0;
   /// Rows kept of n_closed, sinks not counted; in [0, n_closed], non-decreasing. Default: round(n / ratio), at least 1.
+  /// Where caches share a KeepBudget: what each would keep by itself.
   virtual int64_t n_keep(int64_t n_closed) const;
   /// Score of each row of one closed block, higher = keep; fixed once computed.
   /// @param branch, content  [block_rows, d] of the row dtype; empty branch if the layout has none
@@ -203,8 +222,14 @@ class CachePolicy {
   virtual std::unique_ptr<RecallIndex> create_index(const RowLayout& layout, const KeyRotation& rotation = {}) const;
   /// For one fit of caches together. Null: they are fitted each by itself.
   virtual std::unique_ptr<LayerFit> create_layer_fit() const;
-  /// Whether all layers of a sequence share one such fit, not each layer's caches their own. Default: no.
+  /// For one choice of rows by caches together, after a document. Null: each keeps n_keep() of its own.
+  virtual std::unique_ptr<KeepBudget> create_keep_budget() const;
+  /// Whether all layers of a sequence share one such fit, and one such budget, not each layer's caches their own.
+  /// Default: no.
   virtual bool fits_layers_together() const { return false; }
+  /// Bytes that the code of an archived row takes, where codes stand for archived rows for good (for a plan, before
+  /// there are any). Default: 0, there are no such codes.
+  virtual double coded_row_bytes(const RowLayout& layout) const;
 };
 
 /// Every policy of this build, in registry order.

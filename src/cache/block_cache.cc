@@ -66,7 +66,7 @@ Status BlockCache::close_block(Stream& stream) {
   VESTIGE_TRY(
       policy_->score_block(rows_.tail_content(), rows_.tail_branch(), first, all.slice(first, block_rows()), stream));
   const RowPages closed = rows_.pages(n);
-  VESTIGE_ASSIGN(KeptRows kept, KeptRows::select(closed, all, *policy_, stream));
+  VESTIGE_ASSIGN(KeptRows kept, KeptRows::select(closed, all, keep_count(n), stream));
   if (index_ != nullptr) VESTIGE_TRY(index_->extend(closed, n, stream));
   scores_ = std::move(scores);
   kept_ = std::move(kept);
@@ -129,20 +129,6 @@ Status BlockCache::score_queries(const ConstTensorView& queries, int64_t first_p
                             static_cast<long long>(first_position));
   }
   return scorer_->add(queries, first_position, pages(), scale_, stream);
-}
-
-Status BlockCache::select_anew(Stream& stream) {
-  if (scorer_ == nullptr || rows_.n_closed() == 0) return {};
-  VESTIGE_TRY(check_rows_there("rescore"));
-  const int64_t n = rows_.n_closed();
-  VESTIGE_ASSIGN(Buffer scores, Buffer::create(static_cast<size_t>(n) * sizeof(float)));
-  const TensorView all(scores.data(), DType::kF32, {n});
-  VESTIGE_TRY(scorer_->finish(closed_pages(), all, stream));
-  VESTIGE_ASSIGN(KeptRows kept, KeptRows::select(closed_pages(), all, *policy_, stream));
-  scores_ = std::move(scores);
-  kept_ = std::move(kept);
-  scorer_ = nullptr;
-  return {};
 }
 
 Result<RecallFit> BlockCache::fit_params(const char* call, const ConstTensorView& queries) const {

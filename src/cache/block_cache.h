@@ -2,6 +2,7 @@
 
 // The one LayerCache: rows in blocks, the kept ones copied together, and the policy's recall index.
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -23,6 +24,24 @@ struct Scratch {
   std::vector<float> omitted, final_lse, error;
   int32_t n_ids = 0, n_fired = 0, n_gated = 0;
   int64_t n_stage[2] = {0, 0}, n_coded = 0;
+};
+
+/// Kept rows in proportion to what the policy keeps by itself: as the last KeepBudget had it.
+struct KeepShare {
+  int64_t kept = 1, usual = 1;  ///< in [0, 2^31), in [1, 2^31)
+
+  bool is_usual() const { return kept == usual; }
+  /// The nearest whole number, at most n_closed.
+  int64_t of(int64_t n_keep, int64_t n_closed) const {
+    return is_usual() ? n_keep : std::min(n_closed, (2 * n_keep * kept + usual) / (2 * usual));
+  }
+};
+
+/// Between prepare_rescore() and rescore().
+struct JoinedBudget {
+  KeepBudget* budget = nullptr;
+  size_t number = 0;  ///< of this cache there
+  Buffer scores;      ///< that the budget saw
 };
 
 class BlockCache final : public LayerCache {
@@ -54,8 +73,11 @@ class BlockCache final : public LayerCache {
   Status observe(const ConstTensorView& queries, int64_t first_position, Stream& stream) override {
     return guarded([&] { return score_queries(queries, first_position, stream); });
   }
-  Status rescore(Stream& stream) override {
-    return guarded([&] { return select_anew(stream); });
+  Status rescore(Stream& stream, KeepBudget* budget) override {
+    return guarded([&] { return select_anew(budget, stream); });
+  }
+  Status prepare_rescore(KeepBudget& budget, int32_t layer, Stream& stream) override {
+    return guarded([&] { return join_budget(budget, layer, stream); });
   }
   Status fit_recall(const ConstTensorView& queries, Stream& stream, const ConstTensorView& value_gram,
                     LayerFit* layer) override {
@@ -96,7 +118,10 @@ class BlockCache final : public LayerCache {
   Status append_whole(const ConstTensorView& rows, Stream& stream);
   Status append_parts(const ConstTensorView& content, const ConstTensorView& branch, Stream& stream);
   Status score_queries(const ConstTensorView& queries, int64_t first_position, Stream& stream);
-  Status select_anew(Stream& stream);
+  Status select_anew(KeepBudget* budget, Stream& stream);
+  Status join_budget(KeepBudget& budget, int32_t layer, Stream& stream);
+  /// Ends the scorer. [n_closed] f32
+  Result<Buffer> final_scores(Stream& stream);
   /// @param call for messages
   Result<RecallFit> fit_params(const char* call, const ConstTensorView& queries) const;
   Status prepare_index(const ConstTensorView& queries, const ConstTensorView& value_gram, LayerFit* layer,
@@ -109,6 +134,9 @@ class BlockCache final : public LayerCache {
 
   int32_t block_rows() const { return policy_->config().block_rows; }
   RowPages closed_pages() const { return rows_.pages(rows_.n_closed()); }
+  KeepCount keep_count(int64_t n_closed) const {
+    return {share_.of(policy_->n_keep(n_closed), n_closed), policy_->config().n_sinks};
+  }
   ConstTensorView score_view(const Buffer& score, int64_t n) const { return {score.data(), DType::kF32, {n}}; }
   Status close_block(Stream& stream);
   /// The same once rows are dropped.
@@ -147,6 +175,8 @@ class BlockCache final : public LayerCache {
   KeptRows kept_;
   Buffer scores_;  // [n_closed] f32, or [n_kept] once rows are dropped
   std::unique_ptr<RecallIndex> index_;
+  KeepShare share_;
+  JoinedBudget joined_;
   std::unique_ptr<PromptScorer> scorer_;  // from the first observe() to rescore()
   Scratch scratch_;
   std::span<const int32_t> recalled_;  // of the last step

@@ -37,7 +37,8 @@ Status BlockCache::close_dropped_block(Stream& stream) {
   VESTIGE_TRY(policy_->score_block(rows_.tail_content(), rows_.tail_branch(), rows_.n_closed(),
                                    all.slice(m, block.n_rows), stream));
   Buffer kept_scores;
-  VESTIGE_ASSIGN(KeptRows kept, kept_.select_left(block, all, *policy_, &kept_scores, stream));
+  VESTIGE_ASSIGN(KeptRows kept,
+                 kept_.select_left(block, all, keep_count(rows_.n_closed() + block.n_rows), &kept_scores, stream));
   VESTIGE_TRY(index_->extend_dropped({.rows = block,
                                       .first_row = rows_.n_closed(),
                                       .held = kept_.pages(closed_pages()),

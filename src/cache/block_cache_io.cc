@@ -10,6 +10,10 @@ Status BlockCache::save_parts(const std::string& prefix, TensorSink& sink) const
   const int64_t counts[] = {rows_.n_closed(), rows_.n_tail(), kept_.n_kept()};
   VESTIGE_TRY(sink.put(prefix + "counts", ConstTensorView(counts, DType::kI64, {3})));
   VESTIGE_TRY(rows_.save(prefix, sink));
+  if (!share_.is_usual()) {
+    const int64_t share[] = {share_.kept, share_.usual};
+    VESTIGE_TRY(sink.put(prefix + "keep_share", ConstTensorView(share, DType::kI64, {2})));
+  }
   if (rows_dropped()) {
     const int64_t n_dropped = rows_.n_closed() - kept_.n_kept();
     VESTIGE_TRY(sink.put(prefix + "dropped", ConstTensorView(&n_dropped, DType::kI64, {1})));
@@ -23,7 +27,8 @@ Status BlockCache::save_parts(const std::string& prefix, TensorSink& sink) const
 
 namespace {
 
-Status check_counts(const std::string& prefix, const int64_t* counts, const CachePolicy& policy) {
+Status check_counts(const std::string& prefix, const int64_t* counts, const CachePolicy& policy,
+                    const KeepShare& share) {
   const int64_t block = policy.config().block_rows;
   if (counts[0] < 0 || counts[0] > INT32_MAX || counts[0] % block != 0) {
     return data_loss("%scounts: %lld closed rows, want a multiple of block_rows = %lld below 2^31", prefix.c_str(),
@@ -33,7 +38,7 @@ Status check_counts(const std::string& prefix, const int64_t* counts, const Cach
     return data_loss("%scounts: %lld tail rows, want 0 to %lld", prefix.c_str(), static_cast<long long>(counts[1]),
                      static_cast<long long>(block - 1));
   }
-  const int64_t n_keep = policy.n_keep(counts[0]), n_sinks = policy.config().n_sinks;
+  const int64_t n_keep = share.of(policy.n_keep(counts[0]), counts[0]), n_sinks = policy.config().n_sinks;
   const int64_t least = std::max(n_keep, std::min(counts[0], n_sinks)), most = std::min(counts[0], n_keep + n_sinks);
   if (counts[2] < least || counts[2] > most) {
     return data_loss("%scounts: %lld kept of %lld closed rows, want %lld to %lld under this policy", prefix.c_str(),
@@ -52,6 +57,20 @@ Status check_sinks(const std::string& prefix, const KeptRows& kept, int64_t n_si
     }
   }
   return {};
+}
+
+/// Of a file of a policy without a KeepBudget: the usual one.
+Result<KeepShare> read_share(const std::string& prefix, const TensorSource& source) {
+  const auto view = source.get(prefix + "keep_share", DType::kI64, {2});
+  if (!view.ok() && view.status().code() == StatusCode::kNotFound) return KeepShare{};
+  VESTIGE_TRY(view.status());
+  int64_t share[2];
+  std::memcpy(share, view->data, sizeof share);
+  if (share[0] >= 0 && share[0] <= INT32_MAX && share[1] >= 1 && share[1] <= INT32_MAX) {
+    return KeepShare{share[0], share[1]};
+  }
+  return data_loss("%skeep_share = %lld / %lld, want 0 to %d / 1 to %d", prefix.c_str(),
+                   static_cast<long long>(share[0]), static_cast<long long>(share[1]), INT32_MAX, INT32_MAX);
 }
 
 /// Whether the file says that archived rows were dropped.
@@ -81,7 +100,8 @@ Status BlockCache::load_parts(const std::string& prefix, const TensorSource& sou
   VESTIGE_ASSIGN(const ConstTensorView view, source.get(prefix + "counts", DType::kI64, {3}));
   int64_t counts[3];
   std::memcpy(counts, view.data, sizeof counts);
-  VESTIGE_TRY(check_counts(prefix, counts, *policy_));
+  VESTIGE_ASSIGN(const KeepShare share, read_share(prefix, source));
+  VESTIGE_TRY(check_counts(prefix, counts, *policy_, share));
   RowStore rows(layout_, block_rows());
   VESTIGE_ASSIGN(const bool dropped, read_dropped(prefix, source, counts));
   VESTIGE_TRY(rows.load(prefix, source, counts[0], counts[1], dropped));
@@ -98,6 +118,7 @@ Status BlockCache::load_parts(const std::string& prefix, const TensorSource& sou
   rows_ = std::move(rows);
   kept_ = std::move(kept);
   scores_ = std::move(scores);
+  share_ = share;
   index_ = std::move(index);
   return {};
 }

@@ -33,7 +33,7 @@ Status BlockCache::share_rows(const LayerCache& from, Stream& stream) {
                                        row, all.slice(row, block_rows()), stream));
     }
     if (n > 0) {
-      VESTIGE_ASSIGN(kept, KeptRows::select(closed, all, *policy_, stream));
+      VESTIGE_ASSIGN(kept, KeptRows::select(closed, all, keep_count(n), stream));
       if (index_ != nullptr) VESTIGE_TRY(index_->extend(closed, n, stream));
     }
     rows_ = std::move(rows);

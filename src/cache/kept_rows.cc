@@ -11,14 +11,11 @@ namespace vestige {
 
 namespace {
 
-/// Places of the rows to keep among `score`, ascending. @param n_closed closed rows, dropped ones included
-Result<Buffer> choose(const ConstTensorView& score, int64_t n_closed, const CachePolicy& policy, int32_t* n_ids,
-                      Stream& stream) {
-  const int64_t n = score.dim(0), n_sinks = std::min<int64_t>(policy.config().n_sinks, n);
-  const int64_t n_keep = policy.n_keep(n_closed);
+/// Places of the rows to keep among `score`, ascending.
+Result<Buffer> choose(const ConstTensorView& score, const KeepCount& count, int32_t* n_ids, Stream& stream) {
+  const int64_t n = score.dim(0), n_sinks = std::min<int64_t>(count.n_sinks, n), n_keep = count.n;
   if (n_keep < 0 || n_keep > n) {
-    return internal_error("policy %s: n_keep = %lld, want 0 to %lld", policy.config().name.c_str(),
-                          static_cast<long long>(n_keep), static_cast<long long>(n));
+    return internal_error("n_keep = %lld, want 0 to %lld", static_cast<long long>(n_keep), static_cast<long long>(n));
   }
   const int64_t capacity = std::min(n, n_keep + n_sinks);
   VESTIGE_ASSIGN(Buffer room, Buffer::create(static_cast<size_t>(capacity) * sizeof(int32_t)));
@@ -35,11 +32,11 @@ Result<Buffer> choose(const ConstTensorView& score, int64_t n_closed, const Cach
 
 }  // namespace
 
-Result<KeptRows> KeptRows::select(const RowPages& closed, const ConstTensorView& score, const CachePolicy& policy,
+Result<KeptRows> KeptRows::select(const RowPages& closed, const ConstTensorView& score, const KeepCount& count,
                                   Stream& stream) {
   const int64_t n = closed.n_rows;
   int32_t n_ids = 0;
-  VESTIGE_ASSIGN(Buffer ids, choose(score, n, policy, &n_ids, stream));
+  VESTIGE_ASSIGN(Buffer ids, choose(score, count, &n_ids, stream));
   KeptRows kept;
   VESTIGE_TRY(kept.set_ids(std::move(ids), n_ids, n));
   VESTIGE_TRY(kept.gather(closed));
@@ -47,12 +44,12 @@ Result<KeptRows> KeptRows::select(const RowPages& closed, const ConstTensorView&
 }
 
 // The first rows of the sequence are sinks, so those are the first of the rows kept so far.
-Result<KeptRows> KeptRows::select_left(const RowPages& block, const ConstTensorView& score, const CachePolicy& policy,
+Result<KeptRows> KeptRows::select_left(const RowPages& block, const ConstTensorView& score, const KeepCount& count,
                                        Buffer* kept_score, Stream& stream) const {
   KeptRows kept;
   int32_t n_ids = 0;
   kept.n_closed_ = n_closed_ + block.n_rows;
-  VESTIGE_ASSIGN(kept.ids_, choose(score, kept.n_closed_, policy, &n_ids, stream));
+  VESTIGE_ASSIGN(kept.ids_, choose(score, count, &n_ids, stream));
   kept.n_kept_ = n_ids;
   VESTIGE_TRY(kept.allocate_arena(block.layout));
   VESTIGE_ASSIGN(*kept_score, Buffer::create(static_cast<size_t>(n_ids) * sizeof(float)));

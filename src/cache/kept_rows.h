@@ -14,20 +14,26 @@
 
 namespace vestige {
 
+/// How many of the closed rows are kept: the first n_sinks of the sequence, and n of highest score.
+struct KeepCount {
+  int64_t n = 0, n_sinks = 0;
+};
+
 /// The membership over n_closed rows; immutable once made. If every row is kept there is no arena: the
 /// closed blocks themselves are attended, so that a full cache holds each row once.
 class KeptRows {
  public:
   KeptRows() = default;
 
-  /// Picks rows by score, as `policy` wants it, and copies them.
+  /// Picks rows by score and copies them.
   /// @param score [closed.n_rows] f32
-  static Result<KeptRows> select(const RowPages& closed, const ConstTensorView& score, const CachePolicy& policy,
+  static Result<KeptRows> select(const RowPages& closed, const ConstTensorView& score, const KeepCount& count,
                                  Stream& stream);
   /// The same after one more block, once archived rows are dropped: those kept so far and the block's rows compete.
   /// @param score [n_kept() + block.n_rows] f32, in this order
+  /// @param count of all closed rows, dropped ones included
   /// @param kept_score [n_kept()] f32 of the result, out
-  Result<KeptRows> select_left(const RowPages& block, const ConstTensorView& score, const CachePolicy& policy,
+  Result<KeptRows> select_left(const RowPages& block, const ConstTensorView& score, const KeepCount& count,
                                Buffer* kept_score, Stream& stream) const;
   /// Archived rows are dropped: no mask and no ids of theirs any more.
   void forget_archive();

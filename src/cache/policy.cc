@@ -22,6 +22,10 @@ std::unique_ptr<RecallIndex> CachePolicy::create_index(const RowLayout&, const K
 
 std::unique_ptr<LayerFit> CachePolicy::create_layer_fit() const { return nullptr; }
 
+std::unique_ptr<KeepBudget> CachePolicy::create_keep_budget() const { return nullptr; }
+
+double CachePolicy::coded_row_bytes(const RowLayout&) const { return 0; }
+
 Status RecallIndex::prepare_fit(const RecallFit&, Stream&) { return {}; }
 
 Status RecallIndex::attend_codes(const RecallStep&, const CodedPart&, Stream&) {

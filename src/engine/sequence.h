@@ -77,6 +77,10 @@ class Sequence final : public Context {
   Status observe_repeat(const ProgressFn& progress);
   Status repeat_chunk(int64_t begin, int64_t end, int64_t* n_observed);
   Status observe(const std::vector<QueryStore>& queries, int64_t begin, int64_t end, int64_t position);
+  /// Past the last of the caches that share a LayerFit and a KeepBudget with cache `begin`.
+  size_t group_end(size_t begin) const;
+  /// Chooses kept rows by what the scorers saw.
+  Status rescore();
   Status fit_recall();
   /// Fits caches [begin, end) to the document's last tokens; with `together` each is prepared before any is fitted.
   Status fit_together(size_t begin, size_t end, LayerFit* together);

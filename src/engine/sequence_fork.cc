@@ -48,9 +48,32 @@ Status Sequence::settle(const ProgressFn& progress) {
   if (observes_ == ObservedQueries::kPrompt) VESTIGE_TRY(observe_prompt(progress));
   if (observes_ == ObservedQueries::kRepeat) VESTIGE_TRY(observe_repeat(progress));
   broken_ = true;
-  for (const auto& cache : caches_) VESTIGE_TRY(cache->rescore(engine_.stream()));
+  VESTIGE_TRY(rescore());
   VESTIGE_TRY(fit_recall());
   broken_ = false;
+  return {};
+}
+
+size_t Sequence::group_end(size_t begin) const {
+  const std::vector<CacheLayer>& layers = engine_.model().info().cache_layers;
+  if (caches_[begin]->policy().fits_layers_together()) return caches_.size();
+  size_t end = begin;
+  while (end < caches_.size() && layers[end].layer == layers[begin].layer) ++end;
+  return end;
+}
+
+Status Sequence::rescore() {
+  const std::vector<CacheLayer>& layers = engine_.model().info().cache_layers;
+  for (size_t begin = 0, end = 0; begin < caches_.size(); begin = end) {
+    end = group_end(begin);
+    const std::unique_ptr<KeepBudget> budget = caches_[begin]->policy().create_keep_budget();
+    int32_t place = 0;
+    for (size_t i = begin; i < end && budget != nullptr; ++i) {
+      place += i > begin && layers[i].layer != layers[i - 1].layer ? 1 : 0;
+      VESTIGE_TRY(caches_[i]->prepare_rescore(*budget, place, engine_.stream()));
+    }
+    for (size_t i = begin; i < end; ++i) VESTIGE_TRY(caches_[i]->rescore(engine_.stream(), budget.get()));
+  }
   return {};
 }
 
@@ -97,12 +120,9 @@ Status Sequence::fit_together(size_t begin, size_t end, LayerFit* together) {
 // Group by group, so that rows which are dropped make room before the next group takes memory.
 Status Sequence::fit_recall() {
   if (!has_index_) return {};
-  const std::vector<CacheLayer>& layers = engine_.model().info().cache_layers;
   for (size_t begin = 0, end = 0; begin < caches_.size(); begin = end) {
-    const CachePolicy& policy = caches_[begin]->policy();
-    const bool all = policy.fits_layers_together();
-    while (end < caches_.size() && (all || layers[end].layer == layers[begin].layer)) ++end;
-    const std::unique_ptr<LayerFit> together = policy.create_layer_fit();
+    end = group_end(begin);
+    const std::unique_ptr<LayerFit> together = caches_[begin]->policy().create_layer_fit();
     VESTIGE_TRY(fit_together(begin, end, together.get()));
   }
   return {};

@@ -84,7 +84,10 @@ class CheckedCache final : public LayerCache {
   Status observe(const ConstTensorView& queries, int64_t first, Stream& stream) override {
     return inner_->observe(queries, first, stream);
   }
-  Status rescore(Stream& stream) override { return inner_->rescore(stream); }
+  Status rescore(Stream& stream, KeepBudget* budget) override { return inner_->rescore(stream, budget); }
+  Status prepare_rescore(KeepBudget& budget, int32_t layer, Stream& stream) override {
+    return inner_->prepare_rescore(budget, layer, stream);
+  }
   Status prepare_fit(const ConstTensorView& queries, Stream& stream, const ConstTensorView& value_gram,
                      LayerFit* layer) override {
     return inner_->prepare_fit(queries, stream, value_gram, layer);

@@ -493,6 +493,7 @@ class CliTest(unittest.TestCase):
 
     def test_absurd_flags(self):
         for args, word in ((["--ratio", "0"], "ratio"), (["--ratio", "x"], "ratio"), (["--keep", "2"], "keep"),
+                           (["--policy", "kivi", "--ratio", "10"], "bytes of policy kivi"),
                            (["--threads", "100000"], "threads"), (["--policy", "best"], "streaming"), (["--set", "speed=9"], "speed"),
                            (["--set", "speed"], "name=number"), (["--block-rows", "1"], "block"), (["--unknown"], "unknown")):
             self.expect(self.run_vestige("compress", "-m", self.model, "-i", self.document, "-o", self.folder / "a.vctx", *args), USAGE, word)

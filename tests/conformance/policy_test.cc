@@ -16,7 +16,15 @@ struct Case {
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
 /// Policies whose codes stand for the exact rows.
-bool replaces_rows(std::string_view policy) { return policy == "anchor" || policy == "klt"; }
+bool replaces_rows(std::string_view policy) {
+  return policy == "anchor" || policy == "klt" || policy == "kivi" || policy == "turboquant";
+}
+
+/// Why a layout is left out: codes are of keys and values of one width, or the policy is about several heads.
+bool refuses(std::string_view policy, const RowLayout& layout) {
+  if (policy == "adakv") return layout.scored_content;
+  return replaces_rows(policy) && (layout.scored_content || layout.d_content != layout.d_branch);
+}
 
 std::vector<Case> cases() {
   const std::pair<const char*, Shape> shapes[] = {
@@ -27,10 +35,6 @@ std::vector<Case> cases() {
       {"gqa_even", {{64, 64, DType::kBF16, false}, 128, 3}},
       {"gqa_f32", {{32, 32, DType::kF32, false}, 64, 2}},
   };
-  // Why a layout is left out.
-  const auto refused = [](const std::string& policy, const Shape& shape) {
-    return replaces_rows(policy) && (shape.layout.scored_content || shape.layout.d_content != shape.layout.d_branch);
-  };
   // Policies whose settings change what is stored or attended.
   const std::multimap<std::string, std::pair<const char*, std::map<std::string, double>>> more = {
       {"vestige", {"_sound", {{"mode", 1}}}},
@@ -40,13 +44,15 @@ std::vector<Case> cases() {
       {"vestige", {"_refitted", {{"n_refit", 1}, {"rule", 1}, {"quantile", 1}, {"label", 1}}}},
       {"anchor", {"_paper", {{"layout", 1}, {"window", 0}, {"utility", 1}, {"pooled", 1}, {"rho", 1}}}},
       {"anchor", {"_few", {{"n_anchors", 3}, {"window", 7}, {"utility", 3}}}},
+      {"kivi", {"_two", {{"bits", 2}, {"group", 16}, {"window", 20}}}},
+      {"turboquant", {"_three", {{"bits", 3}, {"window", 0}}}},
       {"vestige", {"_gated", {{"gate", 1}, {"n_refit", 4}, {"tau", 0.5}}}},
   };
   std::vector<Case> all;
   const auto add = [&](const std::string& policy, const std::string& variant, const auto& settings) {
     for (std::string_view backend : backend_names()) {
       for (const auto& [name, shape] : shapes) {
-        if (refused(policy, shape)) continue;  // they code keys and values of one width: RefusesLayouts
+        if (refuses(policy, shape.layout)) continue;                                  // RefusesLayouts
         if (!replaces_rows(policy) && std::string_view(name) == "gqa_f32") continue;  // nothing new for the others
         // ref is slow at the model's widths, and its index is that of the plain settings.
         if (!variant.empty() && backend == "ref" && shape.layout.d_content >= 512) continue;
@@ -235,7 +241,7 @@ TEST_P(PolicyTest, BytesEqualAllocation) {
   }
   for (const auto& [name, tensor] : store.tensors) {
     const bool coded = (name.starts_with("anchor") && name != "anchor_sizes" && name != "anchor_norm") ||
-                       (name.starts_with("klt") && name != "klt_norm");
+                       (name.starts_with("klt") && name != "klt_norm") || name == "quantised_codes";
     if (coded) index += static_cast<int64_t>(tensor.bytes.size());
   }
   EXPECT_EQ(b.index, index);
@@ -301,7 +307,7 @@ TEST_P(PolicyTest, AttendEqualsFloat64) {
       n_with_archive += r.n_archived > 0 ? 1 : 0;
     }
     if (c->n_closed() > 0 && replaces_rows(GetParam().policy))
-      continue;  // codes: tests/anchor, tests/cache/klt_test.cc
+      continue;  // codes: tests/anchor, tests/klt, tests/cache/quantised_test.cc
     EXPECT_GE(n_checked, 4);
     EXPECT_TRUE(n_with_archive > 0 || GetParam().policy == "full");
   }
@@ -352,6 +358,23 @@ TEST_P(PolicyTest, LayerOfOneCacheIsFittedByItself) {
   EXPECT_TRUE(saved(*together).tensors == saved(*alone).tensors);
 }
 
+TEST_P(PolicyTest, BudgetOfOneCacheIsItsOwn) {
+  auto s = stream();
+  auto alone = cache(), together = cache();
+  const auto budget = together->policy().create_keep_budget();
+  if (budget == nullptr) return;
+  const ConstTensorView q(queries_.data(), DType::kF32, {16, shape().h_q, layout().d_row()});
+  for (LayerCache* c : {alone.get(), together.get()}) {
+    append_in_chunks(*c, 3 * block() + 17, 50, *s);
+    VESTIGE_ASSERT_OK(c->observe(q, c->n_rows() - 16, *s));
+  }
+  VESTIGE_ASSERT_OK(alone->rescore(*s));
+  EXPECT_EQ(together->rescore(*s, budget.get()).code(), StatusCode::kInternal);
+  VESTIGE_ASSERT_OK(together->prepare_rescore(*budget, 0, *s));
+  VESTIGE_ASSERT_OK(together->rescore(*s, budget.get()));
+  EXPECT_TRUE(saved(*together).tensors == saved(*alone).tensors);
+}
+
 INSTANTIATE_TEST_SUITE_P(All, PolicyTest, ::testing::ValuesIn(cases()),
                          [](const auto& test) { return test.param.name; });
 
@@ -393,7 +416,7 @@ TEST(PolicyConfigTest, CalibratesOnWhatTheEngineKeeps) {
 TEST(PolicyConfigTest, RefusesSettingsOutOfRange) {
   for (const PolicyInfo& info : policy_infos()) {
     RowLayout layout = {48, 16, DType::kF32};
-    if (replaces_rows(info.name)) layout = {64, 64, DType::kF32, false};
+    if (refuses(info.name, layout)) layout = {64, 64, DType::kF32, false};
     for (const PolicySetting& setting : info.settings) {
       for (double value : {setting.min - 1, setting.max + 1, static_cast<double>(NAN)}) {
         PolicyConfig config;

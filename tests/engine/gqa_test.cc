@@ -1,6 +1,8 @@
 // Contexts of a model with grouped-query attention: one cache a key-value head. What holds for latent attention holds
 // here under every policy: files, forks, cuts and growth do not change a byte.
 
+#include <numeric>
+
 #include "base/safetensors.h"
 #include "cache/policies/anchor/anchor_index.h"
 #include "tests/engine/tiny_engine.h"
@@ -58,7 +60,8 @@ TEST_F(GqaTest, EveryPolicySavesLoadsAndForksToTheSameBytes) {
   ASSERT_TRUE(source.ok() && (*source)->read(tokens, {}).ok() && (*source)->finish_reading({}).ok());
   for (const PolicyInfo& info : policy_infos()) {
     // Heads of 12 are none of their widths: see below.
-    if (info.name == std::string("anchor") || info.name == std::string("klt")) continue;
+    const std::string name = info.name;
+    if (name == "anchor" || name == "klt" || name == "turboquant") continue;
     SCOPED_TRACE(info.name);
     const auto fresh = read_all(*engine_, small_blocks(info.name), tokens);
     ASSERT_NE(fresh, nullptr);
@@ -78,6 +81,46 @@ TEST_F(GqaTest, EveryPolicySavesLoadsAndForksToTheSameBytes) {
     EXPECT_EQ(first.read_bytes, second.read_bytes);
     EXPECT_EQ(first.n_steps, 70 * 4);
     EXPECT_EQ(saved(*again), saved(*fresh));
+  }
+}
+
+// Caches agree on how many rows each keeps; blocks that close later, and files, go on with these shares.
+TEST_F(GqaTest, CachesShareABudgetOfKeptRows) {
+  const auto counts = [](const Context& context, int64_t usual) {
+    std::vector<int64_t> n;
+    for (const LayerCache* cache : context.caches()) {
+      n.push_back(cache->n_kept());
+      EXPECT_EQ(cache->policy().n_keep(cache->n_closed()), usual);
+    }
+    return n;
+  };
+  const auto settings = [](const char* name) {
+    PolicyConfig config = small_blocks(name);
+    config.ratio = 8;
+    config.n_sinks = 0;
+    return config;
+  };
+  const auto tokens = some_tokens(1030), question = some_tokens(70, 5);
+  for (const char* name : {"snapkv", "adakv", "pyramidkv"}) {
+    SCOPED_TRACE(name);
+    const auto context = read_all(*engine_, settings(name), tokens);
+    ASSERT_NE(context, nullptr);
+    saved(*context, "shared.vctx");
+    const auto again = loaded("shared.vctx");
+    const std::vector<int64_t> before = counts(*context, 128);  // of 1,024 closed rows
+    EXPECT_EQ(counts(*again, 128), before);
+    EXPECT_EQ(std::accumulate(before.begin(), before.end(), int64_t{0}), 4 * 128);
+    ASSERT_TRUE(context->feed(question, nullptr).ok() && again->feed(question, nullptr).ok());
+    const std::vector<int64_t> after = counts(*context, 136);
+    EXPECT_EQ(counts(*again, 136), after);
+    for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(double(after[i]), double(before[i]) * 136 / 128, 0.5);
+    const bool by_layer = name == std::string("pyramidkv"), by_head = name == std::string("adakv");
+    if (by_layer) {
+      EXPECT_EQ(before, (std::vector<int64_t>{250, 250, 6, 6}));  // 128 / 20 = 6.4, 256 - 6.4 = 249.6
+    } else {
+      EXPECT_EQ(before[0] + before[1], 256);
+      EXPECT_EQ(before[0] != 128 || before[2] != 128, by_head);
+    }
   }
 }
 
@@ -130,7 +173,7 @@ TEST_P(CodedContext, SavesLoadsForksAndGrowsToTheSameBytes) {
   EXPECT_EQ(bytes_of(**again), bytes_of(*fresh));
 }
 
-INSTANTIATE_TEST_SUITE_P(Policies, CodedContext, ::testing::Values("anchor", "klt"));
+INSTANTIATE_TEST_SUITE_P(Policies, CodedContext, ::testing::Values("anchor", "klt", "kivi", "turboquant"));
 
 // What the policy drops is gone from the file too; the document grows in decode form; other policies are refused.
 TEST(AnchorContext, DropsRows) {

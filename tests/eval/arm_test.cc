@@ -38,6 +38,13 @@ TEST(Arm, FullIsFirstAndEachArmOnce) {
   EXPECT_THAT(names("random,full,random:32", {8, 32}), ElementsAre("full", "random:8", "random:32"));
 }
 
+// Their bytes follow from their settings.
+TEST(Arm, SomePoliciesTakeNoRatio) {
+  EXPECT_THAT(names("kivi,kivi@bits=2,random", {8, 32}),
+              ElementsAre("full", "kivi", "kivi@bits=2", "random:8", "random:32"));
+  EXPECT_THAT(error_of("turboquant:8@bits=3"), HasSubstr("takes no ratio"));
+}
+
 TEST(Arm, NamesAreCanonical) {
   EXPECT_THAT(names("vestige:8x@z_max=4.0,tau=0.950"), ElementsAre("full", "vestige:8@tau=0.95,z_max=4"));
   EXPECT_EQ(arm_family("vestige:8@tau=0.95"), "vestige@tau=0.95");

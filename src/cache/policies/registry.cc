@@ -11,12 +11,16 @@
   X(h2o)                    \
   X(h2o_recent)             \
   X(snapkv)                 \
+  X(adakv)                  \
+  X(pyramidkv)              \
   X(tova)                   \
   X(expected_attention)     \
   X(kvzip)                  \
   X(oracle)                 \
   X(quest)                  \
   X(arkvale)                \
+  X(kivi)                   \
+  X(turboquant)             \
   X(anchor)                 \
   X(klt)                    \
   X(vestige)

@@ -21,7 +21,13 @@ class FullPolicy final : public ConfiguredPolicy {
 
 }  // namespace
 
-PolicyInfo full_info() { return {"full", "keeps every row; the ratio is not used", "baseline", {}}; }
+PolicyInfo full_info() {
+  return {.name = "full",
+          .sentence = "keeps every row; the ratio is not used",
+          .source = "baseline",
+          .settings = {},
+          .takes_ratio = false};
+}
 
 Result<std::shared_ptr<const CachePolicy>> create_full(const PolicyConfig& config, const RowLayout&) {
   VESTIGE_ASSIGN(PolicyConfig complete, complete_config(config, full_info()));

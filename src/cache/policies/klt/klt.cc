@@ -25,6 +25,9 @@ class KltPolicy final : public ConfiguredPolicy {
     if (config().ratio == 1) return nullptr;
     return std::make_unique<klt::KltIndex>(layout, rotation, settings_);
   }
+  double coded_row_bytes(const RowLayout& layout) const override {
+    return config().ratio == 1 ? 0 : double(layout.row_bytes()) / config().ratio;
+  }
   std::unique_ptr<LayerFit> create_layer_fit() const override {
     if (config().ratio == 1) return nullptr;
     return std::make_unique<klt::SharedBudget>();
