@@ -140,6 +140,20 @@ TEST_P(QuantisedTest, TrueBytesAreCounted) {
   EXPECT_EQ(r.read_bytes, (r.n_kept + r.n_tail) * kShape.layout.row_bytes() + c->bytes().codes);
 }
 
+// The trivial cap on the error counts in it.
+TEST_P(QuantisedTest, LongestValueIsKnown) {
+  const auto c = fitted(9 * kBlock + 3);
+  double longest = 0;
+  for (int64_t u = kSinks; u < 9 * kBlock - GetParam().recent; ++u) {
+    double square = 0;
+    for (int64_t j = 0; j < kD; ++j) square += std::pow(double(rows_[size_t(u * kWidth + j)]), 2);
+    longest = std::max(longest, std::sqrt(square));
+  }
+  const double stored = double(saved(*c).values<float>("quantised_norm").at(0));
+  EXPECT_GE(stored, longest);
+  EXPECT_LE(stored, longest * (1 + 1e-5));
+}
+
 // Rows that were kept are coded from their copies: as if all rows were there.
 TEST_P(QuantisedTest, LaterBlocksAreCodedAsIfAllRowsWereThere) {
   auto whole = fitted(7 * kBlock + 1), step_by_step = cache();
