@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "cache/block_cache.h"
+#include "cache/kept_window.h"
 
 namespace vestige {
 
@@ -59,8 +60,9 @@ Status check_sinks(const std::string& prefix, const KeptRows& kept, int64_t n_si
   return {};
 }
 
-/// Of a file of a policy without a KeepBudget: the usual one.
-Result<KeepShare> read_share(const std::string& prefix, const TensorSource& source) {
+/// The usual one without a KeepBudget, whatever the file says.
+Result<KeepShare> read_share(const std::string& prefix, const TensorSource& source, const CachePolicy& policy) {
+  if (policy.create_keep_budget() == nullptr) return KeepShare{};
   const auto view = source.get(prefix + "keep_share", DType::kI64, {2});
   if (!view.ok() && view.status().code() == StatusCode::kNotFound) return KeepShare{};
   VESTIGE_TRY(view.status());
@@ -71,6 +73,26 @@ Result<KeepShare> read_share(const std::string& prefix, const TensorSource& sour
   }
   return data_loss("%skeep_share = %lld / %lld, want 0 to %d / 1 to %d", prefix.c_str(),
                    static_cast<long long>(share[0]), static_cast<long long>(share[1]), INT32_MAX, INT32_MAX);
+}
+
+/// Rows kept by their place: indexes count on it, and the scores decide about the blocks to come.
+Status check_positions(const std::string& prefix, const KeptRows& kept, const Buffer& scores, int64_t n_closed,
+                       const CachePolicy& policy, bool dropped) {
+  const int64_t n_sinks = std::min<int64_t>(policy.config().n_sinks, n_closed);
+  const int64_t window = std::max(n_sinks, n_closed - policy.n_keep(n_closed));
+  if (!is_kept_window(kept.id_span(), n_sinks, window, n_closed)) {
+    return data_loss("%skept_ids: want the first %lld of %lld rows and those from %lld on with policy %s",
+                     prefix.c_str(), static_cast<long long>(n_sinks), static_cast<long long>(n_closed),
+                     static_cast<long long>(window), policy.config().name.c_str());
+  }
+  const float* score = reinterpret_cast<const float*>(scores.data());
+  for (int64_t i = 0; i < (dropped ? kept.n_kept() : n_closed); ++i) {
+    const int64_t row = dropped ? kept.ids()[i] : i;
+    if (score[i] == static_cast<float>(row)) continue;
+    return data_loss("%sscore of row %lld = %g, want its position with policy %s", prefix.c_str(),
+                     static_cast<long long>(row), double(score[i]), policy.config().name.c_str());
+  }
+  return {};
 }
 
 /// Whether the file says that archived rows were dropped.
@@ -100,7 +122,7 @@ Status BlockCache::load_parts(const std::string& prefix, const TensorSource& sou
   VESTIGE_ASSIGN(const ConstTensorView view, source.get(prefix + "counts", DType::kI64, {3}));
   int64_t counts[3];
   std::memcpy(counts, view.data, sizeof counts);
-  VESTIGE_ASSIGN(const KeepShare share, read_share(prefix, source));
+  VESTIGE_ASSIGN(const KeepShare share, read_share(prefix, source, *policy_));
   VESTIGE_TRY(check_counts(prefix, counts, *policy_, share));
   RowStore rows(layout_, block_rows());
   VESTIGE_ASSIGN(const bool dropped, read_dropped(prefix, source, counts));
@@ -109,6 +131,9 @@ Status BlockCache::load_parts(const std::string& prefix, const TensorSource& sou
   VESTIGE_TRY(check_sinks(prefix, kept, policy_->config().n_sinks));
   VESTIGE_ASSIGN(Buffer scores,
                  load_scores(prefix + (dropped ? "kept_score" : "score"), source, dropped ? counts[2] : counts[0]));
+  if (policy_->scores_by_position()) {
+    VESTIGE_TRY(check_positions(prefix, kept, scores, counts[0], *policy_, dropped));
+  }
   std::unique_ptr<RecallIndex> index = policy_->create_index(layout_, rotation_);
   if (index != nullptr) VESTIGE_TRY(index->load(prefix, source, counts[0]));
   if (dropped && (index == nullptr || !index->replaces_rows())) {

@@ -31,7 +31,7 @@ struct Case {
 
 /// Layout: see make_fixtures.py. Empty if the file is missing or cut.
 inline std::vector<Case> read_cases(const std::string& name) {
-  const std::string file = slurp(kFixtures + "/" + name);
+  const std::string file = slurp(VESTIGE_TOKENIZER_CASES "/" + name);
   size_t at = 0;
   const auto take = [&](void* to, size_t n) {
     if (n == 0 || n > file.size() - at) return n == 0;

@@ -10,7 +10,7 @@
     kimi_tiny/       tiktoken.model + tokenizer_config.json as the Kimi repositories ship them
     fuzz_kimi.bin    2,000 cases for it, special tokens in the text allowed
 
-Layout of a .bin, little-endian, nothing aligned, no header but the count:
+Each .bin is packed as .tar.xz, which CMake unpacks. Layout, little-endian, nothing aligned, no header but the count:
 
     u32 n;  n times { u32 n_bytes; u8 text[n_bytes] (UTF-8); u32 n_ids; u16 ids[n_ids] }
 
@@ -24,10 +24,13 @@ added_tokens_decoder read "<|reserved_token_{id}|>".
 
 import argparse
 import base64
+import io
 import json
+import lzma
 import os
 import random
 import struct
+import tarfile
 import unicodedata
 from pathlib import Path
 
@@ -265,8 +268,12 @@ def write_cases(name, cases, encode):
     for text in cases:
         raw, ids = text.encode(), encode(text)
         out.append(struct.pack(f"<I{len(raw)}sI{len(ids)}H", len(raw), raw, len(ids), *ids))
-    (HERE / name).write_bytes(b"".join(out))
-    print(f"{name}: {len(cases)} cases, {(HERE / name).stat().st_size} bytes")
+    data, packed = b"".join(out), HERE / Path(name).with_suffix(".tar.xz")
+    with tarfile.open(packed, "w:xz", preset=9 | lzma.PRESET_EXTREME) as archive:
+        entry = tarfile.TarInfo(name)
+        entry.size = len(data)
+        archive.addfile(entry, io.BytesIO(data))
+    print(f"{packed.name}: {len(cases)} cases, {packed.stat().st_size} bytes")
 
 
 def train(regex):

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 
+#include "cache/kept_window.h"
 #include "cache/left_rows.h"
 #include "vestige/ops.h"
 
@@ -76,7 +77,7 @@ Status QuantisedIndex::code_until(const ClosedBlock& rows, int64_t n_closed, Str
 
 Status QuantisedIndex::extend(const RowPages& rows, int64_t n_closed, Stream& stream) {
   if (n_closed == n_closed_) return {};
-  return code_until({.rows = rows, .held = {}, .held_ids = {}, .kept_ids = {}}, n_closed, stream);
+  return code_until(whole_rows(rows), n_closed, stream);
 }
 
 Status QuantisedIndex::extend_dropped(const ClosedBlock& block, Stream& stream) {
@@ -92,23 +93,13 @@ Status QuantisedIndex::recall(const RecallStep& step, Stream&) {
     return internal_error("recall over %lld closed rows, the index has %lld", static_cast<long long>(step.n_closed),
                           static_cast<long long>(n_closed_));
   }
-  VESTIGE_TRY(check_kept(step.kept_ids, step.n_closed));
+  const int64_t end = span_.n_sinks + span_.n_coded(n_closed_);
+  if (n_checked_ != n_closed_ && !is_kept_window(step.kept_ids, span_.n_sinks, end, n_closed_)) {
+    return internal_error("a closed row is kept and coded, or neither");
+  }
+  n_checked_ = n_closed_;
   *step.n_ids.as<int32_t>() = *step.n_fired.as<int32_t>() = 0;
   step.n_stage.as<int64_t>()[0] = span_.n_coded(n_closed_);
-  return {};
-}
-
-// Which rows are kept follows from how many are closed: the sinks, and those behind the coded ones.
-Status QuantisedIndex::check_kept(std::span<const int32_t> ids, int64_t n_closed) {
-  if (n_checked_ == n_closed) return {};
-  const int64_t n_coded = span_.n_coded(n_closed);
-  bool right = static_cast<int64_t>(ids.size()) == n_closed - n_coded;
-  for (size_t i = 0; right && i < ids.size(); ++i) {
-    const auto place = static_cast<int64_t>(i);
-    right = ids[i] == place + (place < span_.n_sinks ? 0 : n_coded);
-  }
-  if (!right) return internal_error("a closed row is kept and coded, or neither");
-  n_checked_ = n_closed;
   return {};
 }
 

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -49,7 +48,6 @@ class QuantisedIndex final : public RecallIndex {
   int64_t bytes_of(int64_t n_rows) const { return n_rows / span_.group_rows * quantiser_->group_bytes(); }
   ConstTensorView codes_of(int64_t first, int64_t n) const;
   Status code_until(const ClosedBlock& rows, int64_t n_closed, Stream& stream);
-  Status check_kept(std::span<const int32_t> ids, int64_t n_closed);
 
   RowLayout layout_;
   CodedSpan span_;

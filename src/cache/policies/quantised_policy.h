@@ -19,6 +19,7 @@ class QuantisedPolicy : public ConfiguredPolicy {
                      Stream&) const override {
     return score_by_position(first_position, score);
   }
+  bool scores_by_position() const override { return true; }
   std::unique_ptr<RecallIndex> create_index(const RowLayout& layout, const KeyRotation&) const override {
     if (config().ratio == 1) return nullptr;
     return std::make_unique<QuantisedIndex>(layout, span_, create_quantiser(layout.d_content));
