@@ -101,6 +101,12 @@ struct CodedPart {
   TensorView n_coded;  ///< [1] i64
 };
 
+/// What rows stand for in a step, for measurements (LayerCache::rebuild).
+struct RebuiltRows {
+  TensorView rows;    ///< [n, d_row] f32: content then branch, keys as they lie in the cache
+  TensorView finely;  ///< [n] u8: 1 where the code says more of the row than of most (an anchor, a key with a residual)
+};
+
 /// The rows a step wants from the archive.
 struct RecallStep {
   ConstTensorView q;              ///< [1, h, d_row] f32
@@ -140,6 +146,9 @@ class RecallIndex {
   virtual bool attends_codes() const { return false; }
   /// After recall() of the same step, if attends_codes(): the rows neither kept nor fetched. Default: none.
   virtual Status attend_codes(const RecallStep& step, const CodedPart& part, Stream& stream);
+  /// Writes those of the n_closed rows that attend_codes() attends, and leaves the others as they are; after recall().
+  /// Default: Unsupported.
+  virtual Status rebuild(const RebuiltRows& out, Stream& stream) const;
   /// Whether closed rows that are not kept are attended by their code alone from now on, for good. After a fit() or a
   /// step that leaves this true the cache drops them from memory and file. From then on fit() and extend() are not
   /// called, blocks come to extend_dropped(), and recall() may name no row. Default: no, rows stay.

@@ -280,6 +280,7 @@ void BlockCache::certify(const TensorView& out, int64_t n_parts, StepRecord* ste
     // Whatever the codes say, the exact output lies between that of the kept and tail rows and the archive's contents.
     const double cap = std::max(most, exact_part) + norm;
     double relative = most > 0 ? std::min(std::isfinite(bound) ? bound : INFINITY, cap) / most : 0.0;
+    step->n_capped += bound < cap ? 0 : 1;
     if (!std::isfinite(relative)) relative = INFINITY;  // contents without a norm
     error_sum += relative;
     step->error_max = std::max(step->error_max, relative);

@@ -70,6 +70,9 @@ class BlockCache final : public LayerCache {
     return guarded([&] { return attend_parts(q, out, lse, record, stream); });
   }
 
+  Status rebuild(const RebuiltRows& out, Stream& stream) const override {
+    return guarded([&] { return rebuild_rows(out, stream); });
+  }
   RowPages pages() const override { return rows_.pages(rows_.n_rows()); }
   bool rows_dropped() const override { return rows_.n_dropped() > 0; }
   const RowLayout& layout() const override { return layout_; }
@@ -104,6 +107,7 @@ class BlockCache final : public LayerCache {
   Status fit_index(const ConstTensorView& queries, const ConstTensorView& value_gram, LayerFit* layer, Stream& stream);
   Status attend_parts(const ConstTensorView& q, const TensorView& out, const TensorView& lse, StepRecord* record,
                       Stream& stream);
+  Status rebuild_rows(const RebuiltRows& out, Stream& stream) const;
   Status save_parts(const std::string& prefix, TensorSink& sink) const;
   Status load_parts(const std::string& prefix, const TensorSource& source);
 

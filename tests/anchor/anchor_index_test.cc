@@ -122,6 +122,14 @@ TEST(AnchorIndex, AttendsEveryRowOnce) {
         std::vector<float> decoded = rows;
         decode_saved(testing::saved(*c), r, &decoded, *s);
         EXPECT_NE(decoded, rows);
+        std::vector<float> rebuilt(rows.size());
+        std::vector<uint8_t> finely(700);
+        VESTIGE_ASSERT_OK(
+            c->rebuild({{rebuilt.data(), DType::kF32, {700, 2 * kD}}, {finely.data(), DType::kU8, {700}}}, *s));
+        for (size_t i = 0; i < rows.size(); ++i) ASSERT_NEAR(rebuilt[i], decoded[i], 1e-5) << i;
+        EXPECT_GT(std::count(finely.begin(), finely.end(), 1), 60 + 4 + int64_t(window));
+        EXPECT_LT(std::count(finely.begin(), finely.end(), 1), 650);
+        EXPECT_FALSE(c->rebuild({{rebuilt.data(), DType::kF32, {699, 2 * kD}}, {}}, *s).ok());
         testing::expect_attends(a, queries.data(), decoded, testing::all_ids(700), kShape);
       }
     }

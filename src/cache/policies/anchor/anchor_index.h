@@ -51,6 +51,7 @@ class AnchorIndex final : public RecallIndex {
   bool replaces_rows() const override { return ready_; }
   Status extend_dropped(const ClosedBlock& block, Stream& stream) override;
   Status attend_codes(const RecallStep& step, const CodedPart& part, Stream& stream) override;
+  Status rebuild(const RebuiltRows& out, Stream& stream) const override;
   float max_content_norm() const override { return max_norm_; }
   int64_t max_recall() const override { return 1; }  // none: rows are read by their code
   int64_t size_bytes() const override;
