@@ -99,6 +99,9 @@ struct CodedPart {
   TensorView lse;      ///< [1, h] f32, -inf where there is no such row
   TensorView error;    ///< [1, h, 3] f32, as AttendCodesParams::error
   TensorView n_coded;  ///< [1] i64
+  /// [1, h] f32, out: >= || the step's output - exact output ||_2, kept and tail rows included, which takes the place of
+  /// `error`. Set to NaN before the call: `error` is all there is.
+  TensorView bound;
 };
 
 /// What rows stand for in a step, for measurements (LayerCache::rebuild).
@@ -113,6 +116,7 @@ struct RecallStep {
   ConstTensorView kept_max;       ///< [1, h] f32: best true score over the kept rows
   ConstTensorView kept_lse;       ///< [1, h] f32: log-sum-exp over the kept rows
   ConstTensorView attended_lse;   ///< [1, h] f32: log-sum-exp over kept and tail rows, for policies that admit by mass
+  ConstTensorView attended = {};  ///< [1, h, d_content] f32: attention output over those rows
   RowPages rows;                  ///< the closed rows; once they are dropped none, and no tables
   int64_t n_closed = 0;           ///< dropped ones included
   const uint8_t* kept = nullptr;  ///< [n_closed], 1 = kept; null once rows are dropped

@@ -20,7 +20,7 @@ inline constexpr int64_t kMaxParts = 4;  // kept, tail, recalled, coded
 struct Scratch {
   Buffer part, lse, max, ids;
   Buffer attended, attended_lse;  // kept and tail rows together
-  std::vector<float> omitted, final_lse, error;
+  std::vector<float> omitted, final_lse, error, bound;
   int32_t n_ids = 0, n_fired = 0, n_gated = 0;
   int64_t n_stage[2] = {0, 0}, n_coded = 0;
 };
