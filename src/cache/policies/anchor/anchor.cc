@@ -94,9 +94,9 @@ Status check_layout(const RowLayout& layout, const anchor::IndexSettings& s) {
   const double highest = anchor::highest_ratio(s, d);
   if (s.ratio <= highest) return {};
   // Rounded down, so that the ratio named is one that is taken.
-  return invalid_argument("ratio = %g, want at most %.1f for policy anchor with heads %d wide, layout = %s and certificate = %s",
-                          s.ratio, std::floor(highest * 10) / 10, d, s.lean ? "lean" : "paper",
-                          s.certificate ? "on" : "off");
+  return invalid_argument(
+      "ratio = %g, want at most %.1f for policy anchor with heads %d wide, layout = %s and certificate = %s", s.ratio,
+      std::floor(highest * 10) / 10, d, s.lean ? "lean" : "paper", s.certificate ? "on" : "off");
 }
 
 }  // namespace

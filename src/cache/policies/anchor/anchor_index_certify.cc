@@ -38,6 +38,7 @@ struct Angles {
 std::vector<float> AnchorIndex::sketch_scores(const Segment& segment, const RecallStep& step) const {
   const int64_t n = segment.n(), d = this->d(), h = step.q.dim(1), n_bytes = segment.code.plan.layout.sketch_bytes;
   std::vector<float> out(static_cast<size_t>(h * n), 0.0f), sketch(static_cast<size_t>(kRun * d));
+  if (n_bytes == 0) return out;
   const auto n_pairs = static_cast<int64_t>(rotation_.frequencies.size());
   const Angles one(rotation_, 1);
   std::vector<double> x(static_cast<size_t>(d));

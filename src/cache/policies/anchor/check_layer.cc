@@ -91,7 +91,8 @@ Status check_sketch(const BytePlan& plan, const KeySketch& sketch) {
       }
       n_bits += bits;
     }
-    if (n_bits > 8 * n_bytes) return data_loss("anchor: sketches of %" PRId64 " bits in %" PRId64 " bytes", n_bits, n_bytes);
+    if (n_bits > 8 * n_bytes)
+      return data_loss("anchor: sketches of %" PRId64 " bits in %" PRId64 " bytes", n_bits, n_bytes);
   }
   return {};
 }

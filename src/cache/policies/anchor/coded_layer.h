@@ -24,12 +24,12 @@ struct CodedSide {
   /// [h, n] or empty: >= || token - coded token - its sketch ||, and what float32 attention over it rounds; on the grid
   /// kBoundBase 2^(b / 16), 255 = no bound.
   std::vector<uint8_t> bound;
-  std::vector<int64_t> mask;      ///< [h, n_words]
-  std::vector<int32_t> prefix;    ///< [h, n_words]
-  std::vector<int32_t> offset;    ///< [h + 1]: first residual of a head, then all of them
-  std::vector<uint8_t> codes;     ///< [n_residuals, d bits / 8]
-  std::vector<uint8_t> scale;     ///< [n_residuals, scale_bytes]
-  std::vector<uint8_t> slot;      ///< values: [n_residuals] place of the token in its word; keys: empty
+  std::vector<int64_t> mask;    ///< [h, n_words]
+  std::vector<int32_t> prefix;  ///< [h, n_words]
+  std::vector<int32_t> offset;  ///< [h + 1]: first residual of a head, then all of them
+  std::vector<uint8_t> codes;   ///< [n_residuals, d bits / 8]
+  std::vector<uint8_t> scale;   ///< [n_residuals, scale_bytes]
+  std::vector<uint8_t> slot;    ///< values: [n_residuals] place of the token in its word; keys: empty
 
   AnchoredSide view(const BytePlan& plan, int64_t head) const;
   int64_t n_bytes() const;

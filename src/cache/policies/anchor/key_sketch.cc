@@ -186,7 +186,8 @@ void KeySketch::read(int64_t head, int64_t first, int64_t count, int64_t n, int6
                      float* out) const {
   const int64_t r = sketch_rank(d, n_bytes);
   std::vector<float> wide;
-  for (int64_t i = 0; i < r * d; ++i) wide.push_back(static_cast<float>(kUnit * basis[static_cast<size_t>(head * r * d + i)]));
+  for (int64_t i = 0; i < r * d; ++i)
+    wide.push_back(static_cast<float>(kUnit * basis[static_cast<size_t>(head * r * d + i)]));
   std::fill_n(out, count * d, 0.0f);
   for (int64_t t = 0; t < count; ++t) {
     const uint8_t byte = gain[static_cast<size_t>(head * n + first + t)];
@@ -198,7 +199,8 @@ void KeySketch::read(int64_t head, int64_t first, int64_t count, int64_t n, int6
       const int b = bits[static_cast<size_t>(head * r + j)];
       if (b == 0) continue;
       const double level = level_of(get_bits(from, at, b), b);
-      const auto c = static_cast<float>(static_cast<double>(gains()[byte] * range[static_cast<size_t>(head * r + j)]) * level);
+      const auto c =
+          static_cast<float>(static_cast<double>(gains()[byte] * range[static_cast<size_t>(head * r + j)]) * level);
       const float* direction = wide.data() + j * d;
       for (int64_t i = 0; i < d; ++i) x[i] += c * direction[i];
       at += b;
