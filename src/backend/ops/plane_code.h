@@ -61,7 +61,8 @@ inline int64_t plane_row_class(const PlaneRows& rows, int64_t t) {
   return rows.row_class.as<uint8_t>()[t / 4] >> (2 * (t % 4)) & 3;
 }
 
-/// What one side's bits of a row of class c stand for, [d]; `at`, the bit of `row` where they begin, is moved past them.
+/// What one side's bits of a row of class c stand for, [d]; `at`, the bit of `row` where they begin, is moved past
+/// them.
 inline std::vector<double> read_plane_row(const PlaneSide& side, int64_t c, const uint8_t* row, int64_t* at) {
   const int64_t r = side.basis.dim(0), d = side.basis.dim(1);
   std::vector<double> u(static_cast<size_t>(r), 0.0), x(static_cast<size_t>(d));
