@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "eval/coverage.h"
 #include "eval/fidelity.h"
 #include "eval/gates.h"
 
@@ -183,12 +184,13 @@ Status Runner::examine(const TaskInfo& task, const Unit& unit) {
 Result<Outcome> Runner::run_arm(const TaskInfo& task, const Trial& trial, const Context& base, const Reading* reading,
                                 const Arm& arm) {
   VESTIGE_ASSIGN(const auto context, fork_arm(engine_, base, trial, arm, progress()));
-  if (task.measure != Measure::kFidelity) {
+  if (!compares_attention(task.measure)) {
     return score_trial(engine_, *context, trial, [this] { return stopped(); });
   }
   VESTIGE_ASSIGN(const auto full, fork_arm(engine_, base, trial, grid_.arms[0], progress()));
   Outcome outcome;
-  VESTIGE_ASSIGN(outcome.numbers, measure_fidelity(*context, *full, *reading, engine_.stream()));
+  const auto measure = task.measure == Measure::kCoverage ? measure_coverage : measure_fidelity;
+  VESTIGE_ASSIGN(outcome.numbers, measure(*context, *full, *reading, engine_.stream()));
   return outcome;
 }
 
@@ -201,7 +203,7 @@ Status Runner::run_unit(const Unit& unit) {
   if (grid_.aware) VESTIGE_TRY(ask_first(&trial));
   VESTIGE_ASSIGN(const auto base, read_document(engine_, trial.document, pending, progress()));
   std::optional<Reading> reading;
-  if (task.measure == Measure::kFidelity) {
+  if (compares_attention(task.measure)) {
     const auto n = static_cast<int64_t>(whole_text(trial).size() - trial.document.size());
     VESTIGE_ASSIGN(reading, read_rows(engine_, whole_text(trial), n, progress()));
   }

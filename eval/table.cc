@@ -1,5 +1,6 @@
 #include <cstdio>
 
+#include "eval/coverage.h"
 #include "eval/report.h"
 
 namespace vestige::eval {
@@ -74,7 +75,11 @@ std::string table_text(const std::vector<Cell>& cells) {
     if (has_numbers(c.measure)) {
       out += format("\n%s, %lld tokens, %s, mean of %lld trials\n", c.task.c_str(), static_cast<long long>(c.length),
                     c.arm.c_str(), static_cast<long long>(c.n_trials));
-      for (const auto& [name, value] : c.numbers) out += format("  %-52s %.6g\n", name.c_str(), value);
+      for (const auto& [name, value] : c.numbers) out += format("  %-60s %.6g\n", name.c_str(), value);
+      if (c.measure == Measure::kCoverage) {
+        const CoverageVerdicts verdicts = coverage_verdicts(c.numbers);
+        out += format("  reviewer's test: %s; certificate: %s\n", verdicts.reviewer, verdicts.certificate);
+      }
       continue;
     }
     if (fresh) {

@@ -31,9 +31,14 @@ enum class Measure : uint8_t {
   kText,      ///< mean nats per answer token, and bits per byte
   kNumbers,   ///< named numbers of the model itself (examine), the same for every policy
   kFidelity,  ///< named numbers of each policy: measure_fidelity()
+  kCoverage,  ///< likewise: measure_coverage()
 };
 
-inline bool has_numbers(Measure measure) { return measure == Measure::kNumbers || measure == Measure::kFidelity; }
+/// Named numbers of each policy, from its attention at the rows and queries of full attention.
+inline bool compares_attention(Measure measure) {
+  return measure == Measure::kFidelity || measure == Measure::kCoverage;
+}
+inline bool has_numbers(Measure measure) { return measure == Measure::kNumbers || compares_attention(measure); }
 
 /// The paper's needle criterion, over all answer tokens together.
 inline constexpr double kIntactNats = 1.0;

@@ -22,7 +22,8 @@
   X(merge_census)             \
   X(fidelity)                 \
   X(fidelity_needle)          \
-  X(fidelity_records)
+  X(fidelity_records)         \
+  X(coverage)
 
 namespace vestige::eval {
 

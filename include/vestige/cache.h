@@ -39,6 +39,7 @@ struct StepRecord {
   double omitted_max = 0, omitted_sum = 0;
   /// Mode through: certified upper bound on || out - exact out ||_2 / max || content ||_2, likewise.
   double error_max = 0, error_sum = 0;
+  int64_t n_capped = 0;  ///< heads of these layer-steps for which that bound is the trivial one: nothing is known
   double attend_us = 0;  ///< time in attention (wall), scan and merge included
   void add(const StepRecord& other);
 };
@@ -104,6 +105,11 @@ class LayerCache {
   /// @param out [1, h_q, d_content] f32. @param lse [1, h_q] f32 or empty. @param record added to, may be null.
   virtual Status attend(const ConstTensorView& q, const TensorView& out, const TensorView& lse, StepRecord* record,
                         Stream& stream) = 0;
+
+  /// Every row as the last step attended it: exactly, or what its code stands for. Slow: for measurements.
+  /// @param out n = n_rows()
+  /// @return Unsupported if steps leave rows out, or the policy cannot say what a code stands for
+  virtual Status rebuild(const RebuiltRows& out, Stream& stream) const = 0;
 
   /// All rows, tail included, in position order (dense prefill attention reads these). Once rows are dropped: none,
   /// with null tables, which every op refuses for more rows than 0. A table never has holes.

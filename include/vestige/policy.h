@@ -102,6 +102,15 @@ struct CodedPart {
   TensorView lse;      ///< [1, h] f32, -inf where there is no such row
   TensorView error;    ///< [1, h, 3] f32, as AttendCodesParams::error
   TensorView n_coded;  ///< [1] i64
+  /// [1, h] f32, out: >= || the step's output - exact output ||_2, kept and tail rows included, which takes the place of
+  /// `error`. Set to NaN before the call: `error` is all there is.
+  TensorView bound;
+};
+
+/// What rows stand for in a step, for measurements (LayerCache::rebuild).
+struct RebuiltRows {
+  TensorView rows;    ///< [n, d_row] f32: content then branch, keys as they lie in the cache
+  TensorView finely;  ///< [n] u8: 1 where the code says more of the row than of most (an anchor, a key with a residual)
 };
 
 /// The rows a step wants from the archive.
@@ -110,6 +119,7 @@ struct RecallStep {
   ConstTensorView kept_max;       ///< [1, h] f32: best true score over the kept rows
   ConstTensorView kept_lse;       ///< [1, h] f32: log-sum-exp over the kept rows
   ConstTensorView attended_lse;   ///< [1, h] f32: log-sum-exp over kept and tail rows, for policies that admit by mass
+  ConstTensorView attended = {};  ///< [1, h, d_content] f32: attention output over those rows
   RowPages rows;                  ///< the closed rows; once they are dropped none, and no tables
   int64_t n_closed = 0;           ///< dropped ones included
   const uint8_t* kept = nullptr;  ///< [n_closed], 1 = kept; null once rows are dropped
@@ -143,6 +153,9 @@ class RecallIndex {
   virtual bool attends_codes() const { return false; }
   /// After recall() of the same step, if attends_codes(): the rows neither kept nor fetched. Default: none.
   virtual Status attend_codes(const RecallStep& step, const CodedPart& part, Stream& stream);
+  /// Writes those of the n_closed rows that attend_codes() attends, and leaves the others as they are; after recall().
+  /// Default: Unsupported.
+  virtual Status rebuild(const RebuiltRows& out, Stream& stream) const;
   /// Whether closed rows that are not kept are attended by their code alone from now on, for good. After a fit() or a
   /// step that leaves this true the cache drops them from memory and file. From then on fit() and extend() are not
   /// called, blocks come to extend_dropped(), and recall() may name no row. Default: no, rows stay.

@@ -46,6 +46,7 @@ Status BlockCache::init() {
   scratch_.omitted.resize(h);
   scratch_.final_lse.resize(h);
   scratch_.error.resize(3 * h);
+  scratch_.bound.resize(h);
   VESTIGE_ASSIGN(scratch_.ids, Buffer::create(static_cast<size_t>(index_->max_recall()) * sizeof(int32_t)));
   return {};
 }
@@ -182,6 +183,7 @@ RecallStep BlockCache::recall_step(const ConstTensorView& q) {
           .kept_max = part_max(0),
           .kept_lse = part_lse(0),
           .attended_lse = TensorView(scratch_.attended_lse.data(), DType::kF32, {1, h_q_}),
+          .attended = TensorView(scratch_.attended.data(), DType::kF32, {1, h_q_, layout_.d_content}),
           .rows = closed_pages(),
           .n_closed = rows_.n_closed(),
           .kept = kept_.mask(),
@@ -224,11 +226,13 @@ Status BlockCache::attend_archive(const ConstTensorView& q, int64_t* n_parts, St
   scratch_.n_coded = 0;
   if (overflow) std::fill(scratch_.omitted.begin(), scratch_.omitted.end(), 0.0f);
   if (overflow || !index_->attends_codes()) return {};
+  std::fill(scratch_.bound.begin(), scratch_.bound.end(), std::numeric_limits<float>::quiet_NaN());
   VESTIGE_TRY(index_->attend_codes(recall,
                                    {.out = part_out(*n_parts),
                                     .lse = part_lse(*n_parts),
                                     .error = TensorView(scratch_.error.data(), DType::kF32, {1, h_q_, 3}),
-                                    .n_coded = TensorView(&scratch_.n_coded, DType::kI64, {1})},
+                                    .n_coded = TensorView(&scratch_.n_coded, DType::kI64, {1}),
+                                    .bound = TensorView(scratch_.bound.data(), DType::kF32, {1, h_q_})},
                                    stream));
   ++*n_parts;
   step->n_coded = scratch_.n_coded;
@@ -262,10 +266,12 @@ void BlockCache::certify(const TensorView& out, int64_t n_parts, StepRecord* ste
     const double share = std::min(1.0, std::exp(double(lse[i]) - total));
     const float* e = scratch_.error.data() + 3 * i;
     const double over = share * (2 * double(e[0]) + double(e[1]) * (most + norm));
-    const double bound = over / (1 - share + share * double(e[2]));
+    const auto whole = double(scratch_.bound[head]);
+    const double bound = std::isnan(whole) ? over / (1 - share + share * double(e[2])) : whole;
     // Whatever the codes say, the exact output lies between that of the kept and tail rows and the archive's contents.
     const double cap = std::max(most, exact_part) + norm;
     double relative = most > 0 ? std::min(std::isfinite(bound) ? bound : INFINITY, cap) / most : 0.0;
+    step->n_capped += bound < cap ? 0 : 1;
     if (!std::isfinite(relative)) relative = INFINITY;  // contents without a norm
     error_sum += relative;
     step->error_max = std::max(step->error_max, relative);

@@ -21,7 +21,7 @@ inline constexpr int64_t kMaxParts = 4;  // kept, tail, recalled, coded
 struct Scratch {
   Buffer part, lse, max, ids;
   Buffer attended, attended_lse;  // kept and tail rows together
-  std::vector<float> omitted, final_lse, error;
+  std::vector<float> omitted, final_lse, error, bound;
   int32_t n_ids = 0, n_fired = 0, n_gated = 0;
   int64_t n_stage[2] = {0, 0}, n_coded = 0;
 };
@@ -92,6 +92,9 @@ class BlockCache final : public LayerCache {
     return guarded([&] { return attend_parts(q, out, lse, record, stream); });
   }
 
+  Status rebuild(const RebuiltRows& out, Stream& stream) const override {
+    return guarded([&] { return rebuild_rows(out, stream); });
+  }
   RowPages pages() const override { return rows_.pages(rows_.n_rows()); }
   bool rows_dropped() const override { return rows_.n_dropped() > 0; }
   const RowLayout& layout() const override { return layout_; }
@@ -129,6 +132,7 @@ class BlockCache final : public LayerCache {
   Status fit_index(const ConstTensorView& queries, const ConstTensorView& value_gram, LayerFit* layer, Stream& stream);
   Status attend_parts(const ConstTensorView& q, const TensorView& out, const TensorView& lse, StepRecord* record,
                       Stream& stream);
+  Status rebuild_rows(const RebuiltRows& out, Stream& stream) const;
   Status save_parts(const std::string& prefix, TensorSink& sink) const;
   Status load_parts(const std::string& prefix, const TensorSource& source);
 

@@ -16,6 +16,7 @@ void StepRecord::add(const StepRecord& other) {
   n_coded += other.n_coded;
   n_overflowed += other.n_overflowed;
   n_gated += other.n_gated;
+  n_capped += other.n_capped;
   for (int i = 0; i < 2; ++i) n_scanned[i] += other.n_scanned[i];
   read_bytes += other.read_bytes;
   archive_bytes += other.archive_bytes;

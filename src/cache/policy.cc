@@ -32,6 +32,10 @@ Status RecallIndex::attend_codes(const RecallStep&, const CodedPart&, Stream&) {
   return internal_error("this recall index attends no codes");
 }
 
+Status RecallIndex::rebuild(const RebuiltRows&, Stream&) const {
+  return unsupported("rebuild: the codes of this policy are not read back as rows");
+}
+
 Status RecallIndex::extend_dropped(const ClosedBlock&, Stream&) {
   return internal_error("this recall index has no codes for dropped rows");
 }

@@ -15,9 +15,20 @@ struct BytesCase {
   bool lean;
   double ratio;
   int64_t block_rows, n_rows;
+  int64_t sketch_bytes = -1;  ///< -1: no certificate
+
+  IndexSettings settings() const {
+    IndexSettings s;
+    s.ratio = ratio;
+    s.lean = lean;
+    s.certificate = sketch_bytes >= 0;
+    s.sketch_bytes = std::max<int64_t>(sketch_bytes, 0);
+    return s;
+  }
 };
 void PrintTo(const BytesCase& c, std::ostream* out) {
-  *out << "d = " << c.d << (c.lean ? ", lean, " : ", paper, ") << c.ratio << "x, " << c.n_rows << " rows";
+  *out << "d = " << c.d << (c.lean ? ", lean, " : ", paper, ") << c.ratio << "x, " << c.n_rows << " rows, sketches of "
+       << c.sketch_bytes;
 }
 
 std::vector<BytesCase> cases() {
@@ -25,9 +36,12 @@ std::vector<BytesCase> cases() {
   for (const int32_t d : {64, 128}) {
     for (const bool lean : {true, false}) {
       for (const double ratio : {5.0, 10.0, 20.0, 33.5}) {
-        if (ratio > highest_ratio(lean, d)) continue;
-        all.push_back({d, lean, ratio, 512, 512 + 3});
-        all.push_back({d, lean, ratio, 384, 3 * 384 + 5});
+        for (const int64_t sketch_bytes : {-1, 0, 8}) {
+          const BytesCase c = {d, lean, ratio, 512, 512 + 3, sketch_bytes};
+          if (ratio > highest_ratio(c.settings(), d)) continue;
+          all.push_back(c);
+          all.push_back({d, lean, ratio, 384, 3 * 384 + 5, sketch_bytes});
+        }
       }
     }
   }
@@ -47,12 +61,10 @@ int64_t saved_bytes(const MemoryStore& store, size_t segment) {
 
 /// The ratio of the case, or the highest there is for so few rows, with one anchor.
 double reached_ratio(const BytesCase& k, int64_t n, int64_t n_anchors) {
-  IndexSettings settings;
-  settings.ratio = k.ratio;
-  settings.lean = k.lean;
-  const auto s = segment_settings(settings, n, k.d);
+  const auto s = segment_settings(k.settings(), n, k.d);
   EXPECT_TRUE(s.ok());
-  EXPECT_TRUE(s->ratio == k.ratio || (n_anchors == 1 && s->ratio > 0.97 * k.ratio)) << s->ratio;
+  const bool sketched = k.sketch_bytes >= 0;  // tables and bounds weigh, where rows are few
+  EXPECT_TRUE(s->ratio == k.ratio || (n_anchors == 1 && s->ratio > (sketched ? 0.5 : 0.97) * k.ratio)) << s->ratio;
   return s->ratio;
 }
 
@@ -60,7 +72,10 @@ TEST_P(AnchorBytes, EqualThePlan) {
   const BytesCase& k = GetParam();
   const Shape shape = {{k.d, k.d, DType::kBF16, false}, static_cast<int32_t>(k.block_rows), 2};
   auto s = testing::make_stream();
-  auto c = testing::make_cache(shape, "anchor", k.ratio, {{"layout", k.lean ? 0 : 1}});
+  auto c = testing::make_cache(shape, "anchor", k.ratio,
+                               {{"layout", k.lean ? 0 : 1},
+                                {"certificate", k.sketch_bytes >= 0 ? 1 : 0},
+                                {"sketch_bytes", double(std::max<int64_t>(k.sketch_bytes, 0))}});
   const int64_t n_closed = k.n_rows / k.block_rows * k.block_rows, tail = k.n_rows - n_closed;
   const std::vector<float> rows = testing::make_rows(k.n_rows + k.block_rows, shape.layout);
   VESTIGE_ASSERT_OK(c->append(testing::view_rows(rows, shape.layout, 0, k.n_rows), *s));
@@ -75,7 +90,7 @@ TEST_P(AnchorBytes, EqualThePlan) {
       EXPECT_EQ(n, i == 0 ? n_closed - 36 : k.block_rows);
       const double ratio = reached_ratio(k, n, n_anchors);
       const auto plan = plan_bytes({.n_tokens = n, .window = 0, .n_anchors = n_anchors, .n_heads = 1, .d = k.d},
-                                   k.lean ? lean_layout(n_anchors) : paper_layout(), ratio);
+                                   segment_layout(k.settings(), n_anchors), ratio);
       ASSERT_TRUE(plan.ok()) << plan.status().message();
       EXPECT_EQ(sizes[5 * i + 3], plan->n_key);
       EXPECT_EQ(sizes[5 * i + 4], plan->n_value);

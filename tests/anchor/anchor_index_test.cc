@@ -122,6 +122,14 @@ TEST(AnchorIndex, AttendsEveryRowOnce) {
         std::vector<float> decoded = rows;
         decode_saved(testing::saved(*c), r, &decoded, *s);
         EXPECT_NE(decoded, rows);
+        std::vector<float> rebuilt(rows.size());
+        std::vector<uint8_t> finely(700);
+        VESTIGE_ASSERT_OK(
+            c->rebuild({{rebuilt.data(), DType::kF32, {700, 2 * kD}}, {finely.data(), DType::kU8, {700}}}, *s));
+        for (size_t i = 0; i < rows.size(); ++i) ASSERT_NEAR(rebuilt[i], decoded[i], 1e-5) << i;
+        EXPECT_GT(std::count(finely.begin(), finely.end(), 1), 60 + 4 + int64_t(window));
+        EXPECT_LT(std::count(finely.begin(), finely.end(), 1), 650);
+        EXPECT_FALSE(c->rebuild({{rebuilt.data(), DType::kF32, {699, 2 * kD}}, {}}, *s).ok());
         testing::expect_attends(a, queries.data(), decoded, testing::all_ids(700), kShape);
       }
     }
@@ -192,6 +200,68 @@ TEST(AnchorPolicy, RefusesLayouts) {
   refused({96, 96, DType::kBF16, false}, "same power of two", nothing);
   refused({64, 64, DType::kBF16, false}, "at most 58.5", [](PolicyConfig& c) { c.ratio = 59; });
   refused({64, 64, DType::kBF16, false}, "n_sinks", [](PolicyConfig& c) { c.n_sinks = c.block_rows - 40; });
+}
+
+/// Steps of a cache with the certificate: no error above its bound, and bounds below the trivial one if sketches are
+/// large.
+void expect_certified(LayerCache& c, const std::vector<float>& rows, const float* queries, int64_t n_steps,
+                      int64_t* n_below_cap, Stream& s) {
+  for (int64_t i = 0; i < n_steps; ++i) {
+    const float* q = queries + i * kShape.h_q * kShape.layout.d_row();
+    const Attended a = testing::attend(c, q, s);
+    double longest = 0, worst = 0;
+    for (int64_t u = 0; u < c.n_closed(); ++u) {
+      double square = 0;
+      for (int64_t j = 0; j < kD; ++j) square += std::pow(double(rows[size_t(u * 2 * kD + j)]), 2);
+      longest = std::max(longest, std::sqrt(square));
+    }
+    for (int32_t h = 0; h < kShape.h_q; ++h) {
+      double lse = 0, square = 0;
+      const std::vector<double> want =
+          testing::attend_f64(q + h * 2 * kD, rows, testing::all_ids(c.n_rows()), kShape, &lse);
+      for (size_t j = 0; j < want.size(); ++j) square += std::pow(want[j] - double(a.out[size_t(h) * kD + j]), 2);
+      worst = std::max(worst, std::sqrt(square));
+    }
+    EXPECT_LE(worst, a.record.error_max * longest * 1.000002) << i;
+    *n_below_cap += kShape.h_q - a.record.n_capped;
+  }
+}
+
+TEST(AnchorIndex, CertifiesEveryStep) {
+  auto s = make_stream();
+  for (const bool interleaved : {false, true}) {
+    const KeyRotation r = rotation(interleaved);
+    const std::vector<float> rows = lined_rows(700, r), queries = testing::make_queries(40, kShape.h_q, kShape.layout);
+    for (const double sketch_bytes : {0.0, 2.0, 8.0, 16.0}) {
+      const double ratio = sketch_bytes > 8 ? 2 : 3;
+      const std::map<std::string, double> with = {{"certificate", 1}, {"sketch_bytes", sketch_bytes}};
+      auto c = cache_of(r, ratio, with);
+      VESTIGE_ASSERT_OK(c->append(testing::view_rows(rows, kShape.layout, 0, 300), *s));
+      VESTIGE_ASSERT_OK(testing::fit(*c, queries, *s));
+      VESTIGE_ASSERT_OK(c->append(testing::view_rows(rows, kShape.layout, 300, 400), *s));
+      int64_t n_below = 0;
+      expect_certified(*c, rows, queries.data(), 40, &n_below, *s);
+      if (sketch_bytes >= 8) {
+        EXPECT_GT(n_below, 40 * kShape.h_q / 2) << sketch_bytes;
+      }
+      // And the same from a file.
+      const MemoryStore whole = testing::saved(*c);
+      auto again = cache_of(r, ratio, with);
+      VESTIGE_ASSERT_OK(again->load("", whole));
+      const Attended a = testing::attend(*c, queries.data(), *s), b = testing::attend(*again, queries.data(), *s);
+      EXPECT_EQ(a.record.error_max, b.record.error_max);
+      EXPECT_TRUE(testing::saved(*again).tensors == whole.tensors);
+      for (const auto& [name, tensor] : whole.tensors) {
+        if (name.find("_sketch_") == std::string::npos && name.find("_bound") == std::string::npos) continue;
+        MemoryStore store = whole;
+        store.tensors.erase(name);
+        EXPECT_FALSE(cache_of(r, ratio, with)->load("", store).ok()) << name;
+        store = whole;
+        store.tensors[name].shape[0] -= 1;
+        EXPECT_EQ(cache_of(r, ratio, with)->load("", store).code(), StatusCode::kDataLoss) << name;
+      }
+    }
+  }
 }
 
 TEST(AnchorIndex, RefusesDamage) {

@@ -98,9 +98,11 @@ TEST(CodedLayer, BytesEqualThePlan) {
   const Layer layer(1500, 3, 64, true, 1);
   CodeLayout bounded = lean_layout(48);
   bounded.key_bound_bytes = 1;
-  CodeLayout four_bits = lean_layout(48);
+  CodeLayout four_bits = lean_layout(48), sketched = bounded;
   four_bits.bits = 4;
-  for (const CodeLayout& layout : {paper_layout(), lean_layout(48), bounded, four_bits}) {
+  sketched.value_bound_bytes = 1;
+  sketched.sketch_bytes = 5;
+  for (const CodeLayout& layout : {paper_layout(), lean_layout(48), bounded, four_bits, sketched}) {
     for (const double ratio : {2.0, 4.0, 6.0}) {
       for (const bool pooled : {false, true}) {
         CodeSettings s = settings(layout, ratio);
@@ -121,8 +123,13 @@ TEST(CodedLayer, BytesEqualThePlan) {
 
 TEST(CodedLayer, SameBytesForAnyThreadsAndBackend) {
   const Layer layer(700, 2, 64, true, 2);
-  const CodeSettings s = settings(lean_layout(48), 6);
+  CodeLayout sketched = lean_layout(48);
+  sketched.key_bound_bytes = sketched.value_bound_bytes = 1;
+  sketched.sketch_bytes = 8;
+  const CodeSettings s = settings(sketched, 4);
   const CodedLayer a = coded(layer, s, *stream("cpu", 1)), b = coded(layer, s, *stream("cpu", 3));
+  EXPECT_EQ(a.key.bound, b.key.bound);
+  EXPECT_EQ(a.sketch.codes, b.sketch.codes);
   EXPECT_EQ(a.key.mask, b.key.mask);
   EXPECT_EQ(a.key.codes, b.key.codes);
   EXPECT_EQ(a.key.gamma, b.key.gamma);
@@ -371,6 +378,7 @@ TEST(CodedLayer, CheckFindsDamage) {
   const Layer layer(500, 2, 64, true, 8);
   CodeLayout wide = paper_layout();
   wide.key_bound_bytes = 1;
+  wide.sketch_bytes = 6;
   for (const CodeLayout& layout : {lean_layout(48), wide}) {
     const CodedLayer good = coded(layer, settings(layout, 4), *stream());
     const Status fine = check_layer(good);
@@ -393,6 +401,14 @@ TEST(CodedLayer, CheckFindsDamage) {
         [](CodedLayer* c) { c->key.anchors.push_back(0); },
         [](CodedLayer* c) { c->value.gamma.pop_back(); },
         [](CodedLayer* c) { c->key.bound.push_back(0); },
+        [](CodedLayer* c) { c->sketch.gain.push_back(0); },
+        [](CodedLayer* c) { c->sketch.basis.push_back(0); },
+        [](CodedLayer* c) { c->sketch.codes.push_back(0); },
+        [](CodedLayer* c) { c->sketch.bits.empty() ? c->sketch.bits.push_back(0) : void(c->sketch.bits[1] = 9); },
+        [](CodedLayer* c) { c->sketch.bits.empty() ? c->sketch.bits.push_back(0) : void(c->sketch.bits.back() = 8); },
+        [](CodedLayer* c) { c->sketch.range.empty() ? c->sketch.range.push_back(0) : void(c->sketch.range[1] = -1); },
+        [](CodedLayer* c) { c->sketch.range.resize(c->sketch.range.size() + 1, NAN); },
+        [](CodedLayer* c) { c->plan.layout.sketch_bytes = 65; },
         [](CodedLayer* c) { c->anchor_positions[2] = 0xff; },
         [](CodedLayer* c) {
           std::swap(c->anchor_positions[0], c->anchor_positions[size_t(c->plan.layout.anchor_position_bytes)]);

@@ -19,7 +19,7 @@ const Shape kShape = {{kD, kD, DType::kF32, false}, 128, 3};
 
 BareLayer bare(const BytePlan& plan, std::vector<float> key, std::vector<float> value, double variance = 1) {
   const std::vector<uint8_t> none(key.size(), 0);
-  return {.layer = {.plan = plan, .anchor_positions = {}, .position_ids = {}, .key = {}, .value = {}},
+  return {.layer = {.plan = plan, .anchor_positions = {}, .position_ids = {}, .key = {}, .value = {}, .sketch = {}},
           .is_anchor = {none},
           .key_utility = {std::move(key)},
           .value_utility = {std::move(value)},

@@ -113,6 +113,7 @@ class CheckedCache final : public LayerCache {
     if (record != nullptr) record->add(step);
     return step.n_archived == 0 ? Status() : check(q, out, step, stream);
   }
+  Status rebuild(const RebuiltRows& out, Stream& stream) const override { return inner_->rebuild(out, stream); }
   RowPages pages() const override { return inner_->pages(); }
   bool rows_dropped() const override { return inner_->rows_dropped(); }
   const RowLayout& layout() const override { return inner_->layout(); }

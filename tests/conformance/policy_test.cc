@@ -43,6 +43,7 @@ std::vector<Case> cases() {
       {"vestige", {"_capped", {{"top_j", 16}, {"refine_bytes", 0}, {"code_bytes", 20}}}},
       {"vestige", {"_refitted", {{"n_refit", 1}, {"rule", 1}, {"quantile", 1}, {"label", 1}}}},
       {"anchor", {"_paper", {{"layout", 1}, {"window", 0}, {"utility", 1}, {"pooled", 1}, {"rho", 1}}}},
+      {"anchor", {"_certified", {{"certificate", 1}, {"sketch_bytes", 4}}}},
       {"anchor", {"_few", {{"n_anchors", 3}, {"window", 7}, {"utility", 3}}}},
       {"kivi", {"_two", {{"bits", 2}, {"group", 16}, {"window", 20}}}},
       {"turboquant", {"_three", {{"bits", 3}, {"window", 0}}}},

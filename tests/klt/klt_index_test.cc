@@ -85,6 +85,22 @@ TEST_F(KltTest, TurnedKeysAreCodedAsTheyWereBefore) {
   EXPECT_LT(error_of(*told), 0.5 * error_of(*untold));
 }
 
+TEST_F(KltTest, AttendsTheRowsItRebuilds) {
+  const int64_t n = 20 * kBlock + 9, d = kShape.layout.d_row();
+  auto c = fitted(6, n);
+  const Attended a = attend(*c, queries_.data(), *s_);
+  std::vector<float> rebuilt(static_cast<size_t>(n * d));
+  std::vector<uint8_t> finely(static_cast<size_t>(n));
+  VESTIGE_ASSERT_OK(c->rebuild({{rebuilt.data(), DType::kF32, {n, d}}, {finely.data(), DType::kU8, {n}}}, *s_));
+  double lse = 0;
+  for (int32_t h = 0; h < kShape.h_q; ++h) {
+    const std::vector<double> want = attend_f64(queries_.data() + h * d, rebuilt, all_ids(n), kShape, &lse);
+    EXPECT_NEAR(a.lse[static_cast<size_t>(h)], lse, 4e-3);  // keys are 16-bit integers in the op
+    for (size_t j = 0; j < want.size(); ++j) ASSERT_NEAR(a.out[size_t(h) * want.size() + j], want[j], 6e-3) << j;
+  }
+  EXPECT_EQ(std::count(finely.begin(), finely.end(), 1), kSinks + 9);
+}
+
 TEST_F(KltTest, LoadedIsTheSameAndGrows) {
   auto c = fitted(6, 20 * kBlock + 9);
   const MemoryStore store = saved(*c);

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdint>
+#include <vector>
 
 #include "vestige/ops/planes.h"
 
@@ -57,6 +59,29 @@ inline int64_t side_bits(const PlaneSide& side, int64_t c) {
 
 inline int64_t plane_row_class(const PlaneRows& rows, int64_t t) {
   return rows.row_class.as<uint8_t>()[t / 4] >> (2 * (t % 4)) & 3;
+}
+
+/// What one side's bits of a row of class c stand for, [d]; `at`, the bit of `row` where they begin, is moved past
+/// them.
+inline std::vector<double> read_plane_row(const PlaneSide& side, int64_t c, const uint8_t* row, int64_t* at) {
+  const int64_t r = side.basis.dim(0), d = side.basis.dim(1);
+  std::vector<double> u(static_cast<size_t>(r), 0.0), x(static_cast<size_t>(d));
+  for (int64_t p = 0; p < kMaxPlanes; ++p) {
+    for (int64_t j = 0; j < plane_width(side, c, p); ++j, ++*at) {
+      const int bit = row[*at / 8] >> (*at % 8) & 1;
+      u[static_cast<size_t>(j)] += std::ldexp(bit, -static_cast<int>(p) - 1);
+    }
+  }
+  for (int64_t i = 0; i < d; ++i) x[static_cast<size_t>(i)] = static_cast<double>(side.mean.as<float>()[i]);
+  for (int64_t j = 0; j < r; ++j) {
+    const int32_t bits = coefficient_bits(side, c, j);
+    if (bits == 0) continue;
+    const double middle = std::ldexp(1.0, -bits - 1) - 0.5;
+    const double t = coefficient_range(side, c, j) * (u[static_cast<size_t>(j)] + middle);
+    const double factor = t * static_cast<double>(side.basis_scale.as<float>()[j]);
+    for (int64_t i = 0; i < d; ++i) x[static_cast<size_t>(i)] += factor * basis_level(side, j, i);
+  }
+  return x;
 }
 
 /// Bytes of a row of each class, and where the class's rows begin in `codes`.

@@ -12,28 +12,6 @@ namespace {
 
 using Vector = std::vector<double>;
 
-/// What one side's bits of a row of class c stand for; `at` is moved past them.
-Vector read_side(const PlaneSide& side, int64_t c, const uint8_t* row, int64_t* at) {
-  const int64_t r = side.basis.dim(0), d = side.basis.dim(1);
-  Vector u(static_cast<size_t>(r), 0.0), x(static_cast<size_t>(d));
-  for (int64_t p = 0; p < kMaxPlanes; ++p) {
-    for (int64_t j = 0; j < plane_width(side, c, p); ++j, ++*at) {
-      const int bit = row[*at / 8] >> (*at % 8) & 1;
-      u[static_cast<size_t>(j)] += std::ldexp(bit, -static_cast<int>(p) - 1);
-    }
-  }
-  for (int64_t i = 0; i < d; ++i) x[static_cast<size_t>(i)] = static_cast<double>(side.mean.as<float>()[i]);
-  for (int64_t j = 0; j < r; ++j) {
-    const int32_t bits = coefficient_bits(side, c, j);
-    if (bits == 0) continue;
-    const double middle = std::ldexp(1.0, -bits - 1) - 0.5;
-    const double t = coefficient_range(side, c, j) * (u[static_cast<size_t>(j)] + middle);
-    const double factor = t * static_cast<double>(side.basis_scale.as<float>()[j]);
-    for (int64_t i = 0; i < d; ++i) x[static_cast<size_t>(i)] += factor * basis_level(side, j, i);
-  }
-  return x;
-}
-
 }  // namespace
 
 Status attend_planes(const AttendPlanesParams& p, Stream&) {
@@ -44,8 +22,8 @@ Status attend_planes(const AttendPlanesParams& p, Stream&) {
     for_run(p.rows, layout, run, [&](int64_t t, int64_t c, int64_t begin) {
       const uint8_t* row = p.rows.codes.as<uint8_t>() + begin;
       int64_t at = 0;
-      Vector key = read_side(p.rows.key, c, row, &at);
-      values.push_back(read_side(p.rows.value, c, row, &at));
+      Vector key = read_plane_row(p.rows.key, c, row, &at);
+      values.push_back(read_plane_row(p.rows.value, c, row, &at));
       turn_to_position(p.frequencies, p.interleaved, p.first_position + t, &key);
       for (int64_t i = 0; i < m; ++i) {
         const float* q = p.q.as<float>() + i * p.q.stride[0];

@@ -65,6 +65,9 @@ Result<anchor::IndexSettings> read_settings(const PolicyConfig& config) {
   VESTIGE_ASSIGN(const int32_t budget, whole_setting(config, "budget"));
   VESTIGE_ASSIGN(s.n_anchors, whole_setting(config, "n_anchors"));
   VESTIGE_ASSIGN(s.window, whole_setting(config, "window"));
+  VESTIGE_ASSIGN(const int32_t certificate, whole_setting(config, "certificate"));
+  VESTIGE_ASSIGN(s.sketch_bytes, whole_setting(config, "sketch_bytes"));
+  s.certificate = certificate == 1;
   s.utility = utility_names()[static_cast<size_t>(utility)];
   s.lean = layout == 0;
   s.pooled = pooled == 1;
@@ -88,11 +91,16 @@ Status check_layout(const RowLayout& layout, const anchor::IndexSettings& s) {
     return unsupported("policy anchor: values are %d and keys %d wide, want both the same power of two, 8 to 4096", d,
                        layout.d_branch);
   }
-  const double highest = anchor::highest_ratio(s.lean, d);
+  if (s.sketch_bytes > d) {
+    return invalid_argument("sketch_bytes = %lld, want at most the width of a head, %d",
+                            static_cast<long long>(s.sketch_bytes), d);
+  }
+  const double highest = anchor::highest_ratio(s, d);
   if (s.ratio <= highest) return {};
   // Rounded down, so that the ratio named is one that is taken.
-  return invalid_argument("ratio = %g, want at most %.1f for policy anchor with heads %d wide and layout = %s", s.ratio,
-                          std::floor(highest * 10) / 10, d, s.lean ? "lean" : "paper");
+  return invalid_argument(
+      "ratio = %g, want at most %.1f for policy anchor with heads %d wide, layout = %s and certificate = %s", s.ratio,
+      std::floor(highest * 10) / 10, d, s.lean ? "lean" : "paper", s.certificate ? "on" : "off");
 }
 
 }  // namespace
@@ -111,6 +119,9 @@ PolicyInfo anchor_info() {
               choice("budget", {"relative", "absolute", "head"},
                      "residuals of the document: the best of all heads of a layer, by error relative to a head's "
                      "values or as it is, or of each head"),
+              choice("certificate", {"off", "on"},
+                     "a bound on the output error of every step, from bounds and sketches that take part of the bytes"),
+              {"sketch_bytes", 8, 0, 64, "bytes of a key's sketch, of those; the more, the smaller the bound"},
               choice("pooled", {"off", "on"}, "residuals of keys and values: half each, or in one ranking by byte"),
           }};
 }

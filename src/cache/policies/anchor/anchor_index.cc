@@ -18,13 +18,22 @@ namespace {
 constexpr int64_t kObserved = 32;      // last tokens whose queries rank rows: the paper's observation window
 constexpr int64_t kFewestWanted = 32;  // anchors
 
-CodeLayout layout_of(bool lean, int64_t n_anchors) { return lean ? lean_layout(n_anchors) : paper_layout(); }
 
 }  // namespace
 
-double highest_ratio(bool lean, int64_t d) {
-  const CodeLayout l = layout_of(lean, 1);
-  const double row = 2 * (l.index_bytes + l.gamma_bytes) + l.position_id_bytes + 24.0 / 64;
+CodeLayout segment_layout(const IndexSettings& settings, int64_t n_anchors) {
+  CodeLayout l = settings.lean ? lean_layout(n_anchors) : paper_layout();
+  if (!settings.certificate) return l;
+  l.key_bound_bytes = l.value_bound_bytes = 1;
+  l.sketch_bytes = static_cast<int32_t>(settings.sketch_bytes);
+  return l;
+}
+
+double highest_ratio(const IndexSettings& settings, int64_t d) {
+  const CodeLayout l = segment_layout(settings, 1);
+  const double sketch = l.sketch_bytes > 0 ? l.sketch_bytes + 1 : 0;
+  const double row = 2 * (l.index_bytes + l.gamma_bytes) + l.position_id_bytes + l.key_bound_bytes +
+                     l.value_bound_bytes + sketch + 24.0 / 64;
   return 4 * static_cast<double>(d) / row;
 }
 
@@ -39,7 +48,7 @@ Result<CodeSettings> segment_settings(const IndexSettings& settings, int64_t n, 
                     .seed = settings.seed};
   const bool given = settings.n_anchors > 0;
   if (!given) s.n_anchors = std::min(n, default_anchors(n, kFewestWanted));
-  s.layout = layout_of(settings.lean, s.n_anchors);
+  s.layout = segment_layout(settings, s.n_anchors);
   BytePlan plan;
   plan.shape = {.n_tokens = n, .window = 0, .n_anchors = 1, .n_heads = 1, .d = d};
   plan.layout = s.layout;
@@ -47,7 +56,7 @@ Result<CodeSettings> segment_settings(const IndexSettings& settings, int64_t n, 
   const auto budget = static_cast<int64_t>(std::floor(static_cast<double>(4 * n * d) / settings.ratio));
   const int64_t room = budget - (plan.base_bytes() - anchor_bytes);
   s.n_anchors = std::clamp<int64_t>((given ? room : room / 2) / anchor_bytes, 1, s.n_anchors);
-  s.layout = layout_of(settings.lean, s.n_anchors);
+  s.layout = segment_layout(settings, s.n_anchors);
   plan.layout = s.layout;
   // Half a byte more than needed: the quotient rounds.
   const double highest = static_cast<double>(4 * n * d) / (static_cast<double>(plan.base_bytes()) + 0.5);
@@ -221,11 +230,16 @@ Status AnchorIndex::attend_codes(const RecallStep& step, const CodedPart& part, 
   part_.resize(static_cast<size_t>(n_parts * h * d));
   lse_.resize(static_cast<size_t>(n_parts * h));
   q_.resize(static_cast<size_t>(h * d));
+  scores_.resize(static_cast<size_t>(settings_.certificate ? h * (n_coded_ - settings_.n_sinks) : 0));
+  float* scores = scores_.data();
   for (int64_t i = 0; i < n_parts; ++i) {
     const Segment& segment = segments_[static_cast<size_t>(i)];
     for (int64_t g = 0; g < h; ++g) std::copy_n(step.q.as<float>() + g * 2 * d + d, d, q_.data() + g * d);
     turn_keys(q_.data(), h, d, rotation_, segment.first, 0, -1);  // tokens count from the segment's first row
     const AnchoredHead head = segment.code.head(0);
+    const int64_t n = segment.n();
+    const TensorView of_segment = settings_.certificate ? TensorView(scores, DType::kF32, {1, h, n}) : TensorView();
+    scores += settings_.certificate ? h * n : 0;
     VESTIGE_TRY(ops::attend_anchored({.q = {q_.data(), DType::kF32, {1, h, d}},
                                       .heads = {&head, 1},
                                       .bits = segment.code.plan.layout.bits,
@@ -234,20 +248,24 @@ Status AnchorIndex::attend_codes(const RecallStep& step, const CodedPart& part, 
                                       .interleaved = rotation_.interleaved,
                                       .scale = step.scale,
                                       .out = {part_.data() + i * h * d, DType::kF32, {1, h, d}},
-                                      .lse = {lse_.data() + i * h, DType::kF32, {1, h}}},
+                                      .lse = {lse_.data() + i * h, DType::kF32, {1, h}},
+                                      .scores = of_segment},
                                      stream));
     VESTIGE_TRY(stream.synchronize());  // q_ is written anew
   }
-  // No bound is known: the layouts hold none (docs/policies/anchor.md).
+  // The certificate, where there is one, is part.bound.
   for (int64_t i = 0; i < 3 * h; ++i) {
     part.error.as<float>()[i] = i % 3 == 2 ? 0.0f : std::numeric_limits<float>::infinity();
   }
   *part.n_coded.as<int64_t>() = n_coded_ - settings_.n_sinks;
-  return ops::merge_parts({.part = {part_.data(), DType::kF32, {n_parts, 1, h, d}},
-                           .lse = {lse_.data(), DType::kF32, {n_parts, 1, h}},
-                           .out = part.out,
-                           .lse_out = part.lse},
-                          stream);
+  VESTIGE_TRY(ops::merge_parts({.part = {part_.data(), DType::kF32, {n_parts, 1, h, d}},
+                                .lse = {lse_.data(), DType::kF32, {n_parts, 1, h}},
+                                .out = part.out,
+                                .lse_out = part.lse},
+                               stream));
+  if (!settings_.certificate || n_parts == 0) return {};
+  VESTIGE_TRY(stream.synchronize());
+  return certify(step, part, stream);
 }
 
 int64_t AnchorIndex::size_bytes() const {

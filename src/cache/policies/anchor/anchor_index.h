@@ -26,11 +26,16 @@ struct IndexSettings {
   bool relative = true;     ///< and that by utility relative to the head's values
   std::string utility = "query_free";
   uint64_t seed = 0;
+  bool certificate = false;
+  int64_t sketch_bytes = 8;  ///< of a key, with the certificate
   bool operator==(const IndexSettings&) const = default;
 };
 
+/// The arrays of a segment.
+CodeLayout segment_layout(const IndexSettings& settings, int64_t n_anchors);
+
 /// The highest ratio that codes without anchors or residuals reach, at width d.
-double highest_ratio(bool lean, int64_t d);
+double highest_ratio(const IndexSettings& settings, int64_t d);
 
 /// Residuals and anchors that a ratio buys for n rows. Anchors make way first, down to one; a ratio beyond that is
 /// taken for the highest there is: a few rows cannot pay for an anchor.
@@ -50,6 +55,7 @@ class AnchorIndex final : public RecallIndex {
   bool replaces_rows() const override { return ready_; }
   Status extend_dropped(const ClosedBlock& block, Stream& stream) override;
   Status attend_codes(const RecallStep& step, const CodedPart& part, Stream& stream) override;
+  Status rebuild(const RebuiltRows& out, Stream& stream) const override;
   float max_content_norm() const override { return max_norm_; }
   int64_t max_recall() const override { return 1; }  // none: rows are read by their code
   int64_t size_bytes() const override;
@@ -87,6 +93,9 @@ class AnchorIndex final : public RecallIndex {
   void add_queries(const RecallFit& fit, Gathered* to) const;
   void add_directions(Gathered* to) const;
   Result<CodedLayer> code_all(const RecallFit& fit, const Gathered& rows, Stream& stream);
+  std::vector<float> sketch_scores(const Segment& segment, const RecallStep& step) const;
+  /// After attend_codes() has filled scores_ and the part's output.
+  Status certify(const RecallStep& step, const CodedPart& part, Stream& stream) const;
   Status add_block(const ClosedBlock& rows, int64_t n_closed, Stream& stream);
   Result<float> norm_over(const ClosedBlock& rows, int64_t begin, int64_t end) const;
   Status load_segment(const std::string& prefix, const TensorSource& source, const int64_t* sizes);
@@ -102,6 +111,7 @@ class AnchorIndex final : public RecallIndex {
   float max_norm_ = 0;
   Prepared prepared_;
   std::vector<float> q_, part_, lse_;  // of a step
+  std::vector<float> scores_;          // with the certificate: [h, n] of each segment
 };
 
 }  // namespace vestige::anchor

@@ -51,6 +51,17 @@ auto arrays_of(Layer& c) {
   out.push_back({"value_slot", DType::kU8, c.value.slot.data(), c.plan.n_value, 1});
   out.push_back({"anchor_positions", DType::kU8, c.anchor_positions.data(), c.plan.shape.n_selected(),
                  c.plan.layout.anchor_position_bytes});
+  const int64_t n = c.plan.shape.n_coded(), d = c.plan.shape.d, n_bytes = c.plan.layout.sketch_bytes;
+  const int64_t r = sketch_rank(d, n_bytes);
+  if (c.plan.layout.key_bound_bytes > 0) out.push_back({"key_bound", DType::kU8, c.key.bound.data(), n, 1});
+  if (c.plan.layout.value_bound_bytes > 0) out.push_back({"value_bound", DType::kU8, c.value.bound.data(), n, 1});
+  if (n_bytes > 0) {
+    out.push_back({"sketch_basis", DType::kU8, c.sketch.basis.data(), r, d});
+    out.push_back({"sketch_bits", DType::kU8, c.sketch.bits.data(), r, 1});
+    out.push_back({"sketch_range", DType::kF32, c.sketch.range.data(), r, 1});
+    out.push_back({"sketch_gain", DType::kU8, c.sketch.gain.data(), n, 1});
+    out.push_back({"sketch_codes", DType::kU8, c.sketch.codes.data(), n, n_bytes});
+  }
   if (c.plan.layout.position_id_bytes > 0) {
     out.push_back({"position_ids", DType::kI32, c.position_ids.data(), c.plan.shape.n_coded(), 1});
   }
@@ -109,7 +120,7 @@ Status AnchorIndex::load_segment(const std::string& prefix, const TensorSource& 
   }
   const LayerShape shape = {
       .n_tokens = sizes[kTokens], .window = 0, .n_anchors = sizes[kAnchors], .n_heads = 1, .d = d()};
-  const CodeLayout layout = settings_.lean ? lean_layout(sizes[kAnchors]) : paper_layout();
+  const CodeLayout layout = segment_layout(settings_, sizes[kAnchors]);
   const auto plan = plan_bytes(shape, layout, 1, sizes[kKeyResiduals], sizes[kValueResiduals]);
   if (!plan.ok()) return data_loss("%ssizes: %s", name.c_str(), plan.status().message().c_str());
   Segment segment;
@@ -122,6 +133,9 @@ Status AnchorIndex::load_segment(const std::string& prefix, const TensorSource& 
   }
   resize_side(&c.key, c.plan, c.plan.n_key);
   resize_side(&c.value, c.plan, c.plan.n_value);
+  c.key.bound.resize(static_cast<size_t>(layout.key_bound_bytes * shape.n_coded()));
+  c.value.bound.resize(static_cast<size_t>(layout.value_bound_bytes * shape.n_coded()));
+  c.sketch.resize(1, shape.n_coded(), shape.d, layout.sketch_bytes);
   c.value.slot.resize(static_cast<size_t>(c.plan.n_value));
   c.anchor_positions.resize(static_cast<size_t>(shape.n_selected() * layout.anchor_position_bytes));
   if (layout.position_id_bytes > 0) c.position_ids.resize(static_cast<size_t>(shape.n_coded()));

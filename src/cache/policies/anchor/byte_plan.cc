@@ -4,6 +4,8 @@
 #include <cinttypes>
 #include <cmath>
 
+#include "cache/policies/anchor/key_sketch.h"
+
 namespace vestige::anchor {
 
 namespace {
@@ -40,6 +42,7 @@ Status check_layout(const CodeLayout& l, const LayerShape& s) {
   VESTIGE_TRY(check_choice("key_bound_bytes", l.key_bound_bytes, 0, 1));
   VESTIGE_TRY(check_choice("value_bound_bytes", l.value_bound_bytes, 0, 1));
   VESTIGE_TRY(check_range("bits", l.bits, 2, 4));
+  VESTIGE_TRY(check_range("sketch_bytes", l.sketch_bytes, 0, l.key_bound_bytes == 1 ? s.d : 0));
   if (l.index_bytes == 1) VESTIGE_TRY(check_range("n_anchors with a one-byte index", s.n_anchors, s.window, 256));
   return {};
 }
@@ -80,7 +83,7 @@ int64_t default_anchors(int64_t n_tokens, int64_t window) { return std::max(wind
 
 std::vector<ArrayBytes> BytePlan::arrays() const {
   const int64_t h = shape.n_heads, coded = h * shape.n_coded(), words = h * shape.n_words();
-  const int64_t codes = shape.d * layout.bits / 8;
+  const int64_t codes = shape.d * layout.bits / 8, sketched = h * sketch_rank(shape.d, layout.sketch_bytes);
   return {{"key_anchors", 2 * h * shape.n_anchors * shape.d},
           {"value_anchors", 2 * h * shape.n_anchors * shape.d},
           {"anchor_positions", h * shape.n_selected() * layout.anchor_position_bytes},
@@ -91,6 +94,11 @@ std::vector<ArrayBytes> BytePlan::arrays() const {
           {"value_gamma", coded * layout.gamma_bytes},
           {"key_bound", coded * layout.key_bound_bytes},
           {"value_bound", coded * layout.value_bound_bytes},
+          {"sketch_basis", sketched * shape.d},
+          {"sketch_bits", sketched},
+          {"sketch_range", 4 * sketched},
+          {"sketch_gain", layout.sketch_bytes > 0 ? coded : 0},
+          {"sketch_codes", coded * layout.sketch_bytes},
           {"key_mask", 8 * words},
           {"value_mask", 8 * words},
           {"key_prefix", 4 * words},

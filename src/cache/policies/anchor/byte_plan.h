@@ -19,7 +19,8 @@ struct CodeLayout {
   int32_t position_id_bytes = 4;      ///< of a token, shared by the heads: 4, or 0 = counted from the first token
   int32_t key_bound_bytes = 0;        ///< error bound of a token and head: 0 or 1
   int32_t value_bound_bytes = 0;
-  int32_t bits = 2;  ///< of a residual's coordinate: 2, 3 or 4
+  int32_t sketch_bytes = 0;  ///< of a key's sketch, beside a gain of one byte (key_sketch.h); needs key bounds; 0 to d
+  int32_t bits = 2;          ///< of a residual's coordinate: 2, 3 or 4
   bool operator==(const CodeLayout&) const = default;
 };
 

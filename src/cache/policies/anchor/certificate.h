@@ -34,12 +34,12 @@ struct StepCertificate {
 Result<StepCertificate> certify_step(const StepErrors& step);
 
 /// Theorem 1: one bound mu = ||q|| max ||K - K^|| scale on every logit error.
-/// output <= sum weight value_error + 2 v_max tanh(mu / 2), v_max >= ||V|| of every exact value. The paper's constant
-/// is tanh(mu); its linear form, 2 v_max mu.
+/// output <= sum weight value_error + 2 v_max tanh(mu / 2), v_max >= ||V|| of every exact value.
 struct UniformErrors {
   std::span<const float> weight, value_error;
   double logit_error = 0;  ///< mu
   double v_max = 0;
+  bool as_published = false;  ///< the paper's constant, tanh(mu), in place of the sharp one
 };
 Result<StepCertificate> certify_uniform(const UniformErrors& step);
 

@@ -72,6 +72,31 @@ Status check_residuals(const BytePlan& plan, const CodedSide& side, bool is_key)
   return data_loss("anchor: masks with %" PRId64 " residuals, want %" PRId64, total, n);
 }
 
+Status check_sketch(const BytePlan& plan, const KeySketch& sketch) {
+  const LayerShape& s = plan.shape;
+  const int64_t n_bytes = plan.layout.sketch_bytes, r = sketch_rank(s.d, n_bytes), tokens = s.n_heads * s.n_coded();
+  VESTIGE_TRY(check_size("sketch_basis", size_of(sketch.basis), s.n_heads * r * s.d));
+  VESTIGE_TRY(check_size("sketch_bits", size_of(sketch.bits), s.n_heads * r));
+  VESTIGE_TRY(check_size("sketch_range", size_of(sketch.range), s.n_heads * r));
+  VESTIGE_TRY(check_size("sketch_gain", size_of(sketch.gain), n_bytes > 0 ? tokens : 0));
+  VESTIGE_TRY(check_size("sketch_codes", size_of(sketch.codes), tokens * n_bytes));
+  for (int64_t h = 0; h < s.n_heads; ++h) {
+    int64_t n_bits = 0;
+    for (int64_t j = h * r; j < (h + 1) * r; ++j) {
+      const int bits = sketch.bits[static_cast<size_t>(j)];
+      const float range = sketch.range[static_cast<size_t>(j)];
+      if (bits > 8 || !(range >= 0 && std::isfinite(range))) {
+        return data_loss("anchor: direction %" PRId64 " of the sketches has %d bits and range %g, want 0 to 8 and >= 0",
+                         j, bits, static_cast<double>(range));
+      }
+      n_bits += bits;
+    }
+    if (n_bits > 8 * n_bytes)
+      return data_loss("anchor: sketches of %" PRId64 " bits in %" PRId64 " bytes", n_bits, n_bytes);
+  }
+  return {};
+}
+
 Status check_index(const BytePlan& plan, const CodedSide& side) {
   const int64_t width = plan.layout.index_bytes;
   for (size_t i = 0; i < side.index.size(); i += static_cast<size_t>(width)) {
@@ -121,6 +146,7 @@ Status check_layer(const CodedLayer& layer) {
     VESTIGE_TRY(check_index(plan, side));
     VESTIGE_TRY(check_numbers(plan, side));
   }
+  VESTIGE_TRY(check_sketch(plan, layer.sketch));
   for (size_t t = 0; t < layer.position_ids.size(); ++t) {
     if (layer.position_ids[t] == static_cast<int32_t>(t)) continue;
     return data_loss("anchor: position %zu is %d, want the place itself", t, layer.position_ids[t]);

@@ -5,7 +5,6 @@
 
 #include "backend/ops/anchored_side.h"
 #include "backend/ops/gamma_code.h"
-#include "backend/ops/norm_grid.h"
 #include "base/load_number.h"
 #include "cache/policies/anchor/choose_anchors.h"
 #include "cache/policies/anchor/draw.h"
@@ -70,6 +69,7 @@ void take_arrays(CodedLayer* layer) {
     side->prefix.resize(size(words));
     side->offset.resize(size(s.n_heads + 1));
   }
+  layer->sketch.resize(s.n_heads, s.n_coded(), s.d, l.sketch_bytes);
   layer->anchor_positions.resize(size(s.n_heads * s.n_selected() * l.anchor_position_bytes));
   for (int64_t t = 0; t < s.n_coded() && l.position_id_bytes > 0; ++t) {
     layer->position_ids.push_back(static_cast<int32_t>(t));
@@ -253,7 +253,7 @@ Status code_head(Job* job, int64_t h, Stream& stream) {
   return rank(job, h, seen, stream);
 }
 
-/// Masks, prefixes, offsets, codes, scales, slots and bounds of one side.
+/// Masks, prefixes, offsets, codes, scales and slots of one side.
 Status write_residuals(CodedLayer* layer, const LayerTokens& tokens, bool is_key,
                        const std::vector<std::vector<uint64_t>>& masks, Stream& stream) {
   const LayerShape& s = layer->plan.shape;
@@ -288,30 +288,6 @@ Status write_residuals(CodedLayer* layer, const LayerTokens& tokens, bool is_key
                                     stream));
     total += count;
     side.offset[static_cast<size_t>(h + 1)] = total;
-  }
-  return {};
-}
-
-/// || token - coded token ||, rounded up to the grid.
-Status write_bounds(CodedLayer* layer, const LayerTokens& tokens, bool is_key, Stream& stream) {
-  const LayerShape& s = layer->plan.shape;
-  CodedSide& side = is_key ? layer->key : layer->value;
-  if (side.bound.empty()) return {};
-  std::vector<float> coded(static_cast<size_t>(s.n_coded() * s.d));
-  std::vector<double> row(static_cast<size_t>(s.d));
-  for (int64_t h = 0; h < s.n_heads; ++h) {
-    const ConstTensorView& x = side_of(tokens.heads[static_cast<size_t>(h)], is_key);
-    VESTIGE_TRY(decode_side(*layer, side, h, {coded.data(), DType::kF32, {s.n_coded(), s.d}}, stream));
-    for (int64_t t = 0; t < s.n_coded(); ++t) {
-      double square = 0;
-      for (int64_t j = 0; j < s.d; ++j) {
-        row[static_cast<size_t>(j)] = static_cast<double>(coded[static_cast<size_t>(t * s.d + j)]);
-        square += row[static_cast<size_t>(j)] * row[static_cast<size_t>(j)];
-      }
-      // Whoever attends rebuilds the token in float32, in an order of its own: a millionth of its length covers that.
-      const double gap = std::sqrt(distance(x, t, row.data())) + 1e-6 * std::sqrt(square);
-      side.bound[static_cast<size_t>(h * s.n_coded() + t)] = norm_byte(gap, CodedLayer::kBoundBase);
-    }
   }
   return {};
 }

@@ -34,7 +34,7 @@ int64_t CodedSide::n_bytes() const {
 }
 
 int64_t CodedLayer::n_bytes() const {
-  return bytes_of(anchor_positions) + bytes_of(position_ids) + key.n_bytes() + value.n_bytes();
+  return bytes_of(anchor_positions) + bytes_of(position_ids) + key.n_bytes() + value.n_bytes() + sketch.size_bytes();
 }
 
 int64_t CodedLayer::anchor_position(int64_t h, int64_t i) const {

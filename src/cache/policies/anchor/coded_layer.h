@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cache/policies/anchor/byte_plan.h"
+#include "cache/policies/anchor/key_sketch.h"
 #include "cache/policies/anchor/pick_residuals.h"
 #include "vestige/device.h"
 #include "vestige/ops.h"
@@ -20,25 +21,28 @@ struct CodedSide {
   std::vector<uint16_t> anchors;  ///< [h, k, d] bf16, by rising position: the window's come last
   std::vector<uint8_t> index;     ///< [h, n, index_bytes]
   std::vector<uint8_t> gamma;     ///< [h, n, gamma_bytes]
-  std::vector<uint8_t> bound;     ///< [h, n] or empty: >= || token - coded token ||, on the grid kBoundBase 2^(b / 16)
-  std::vector<int64_t> mask;      ///< [h, n_words]
-  std::vector<int32_t> prefix;    ///< [h, n_words]
-  std::vector<int32_t> offset;    ///< [h + 1]: first residual of a head, then all of them
-  std::vector<uint8_t> codes;     ///< [n_residuals, d bits / 8]
-  std::vector<uint8_t> scale;     ///< [n_residuals, scale_bytes]
-  std::vector<uint8_t> slot;      ///< values: [n_residuals] place of the token in its word; keys: empty
+  /// [h, n] or empty: >= || token - coded token - its sketch ||, and what float32 attention over it rounds; on the grid
+  /// kBoundBase 2^(b / 16), 255 = no bound.
+  std::vector<uint8_t> bound;
+  std::vector<int64_t> mask;    ///< [h, n_words]
+  std::vector<int32_t> prefix;  ///< [h, n_words]
+  std::vector<int32_t> offset;  ///< [h + 1]: first residual of a head, then all of them
+  std::vector<uint8_t> codes;   ///< [n_residuals, d bits / 8]
+  std::vector<uint8_t> scale;   ///< [n_residuals, scale_bytes]
+  std::vector<uint8_t> slot;    ///< values: [n_residuals] place of the token in its word; keys: empty
 
   AnchoredSide view(const BytePlan& plan, int64_t head) const;
   int64_t n_bytes() const;
 };
 
 struct CodedLayer {
-  static constexpr float kBoundBase = 0x1p-10f;
+  static constexpr float kBoundBase = 0x1p-7f;
   BytePlan plan;
   uint64_t rotation_seed = 0;             ///< of the residual codes
   std::vector<uint8_t> anchor_positions;  ///< [h, k - window, anchor_position_bytes], little-endian, ascending
   std::vector<int32_t> position_ids;      ///< [n], or empty: 0, 1, ...
   CodedSide key, value;
+  KeySketch sketch;
 
   AnchoredHead head(int64_t h) const { return {key.view(plan, h), value.view(plan, h)}; }
   int64_t anchor_position(int64_t h, int64_t i) const;
@@ -98,7 +102,10 @@ Result<CodedLayer> add_residuals(BareLayer bare, const LayerTokens& tokens, cons
 ///         tokens, and masks, prefixes, offsets and slots agree
 Status check_layer(const CodedLayer& layer);
 
-/// What the coded tokens of one side of one head stand for, residuals included: for tests and measurements only.
+/// Bounds of one side, of keys with their sketches; where the layout has none, nothing.
+Status write_bounds(CodedLayer* layer, const LayerTokens& tokens, bool is_key, Stream& stream);
+
+/// What the coded tokens of one side of one head stand for, residuals included, sketches not.
 /// @param out [n_coded, d] f32
 Status decode_side(const CodedLayer& layer, const CodedSide& side, int64_t head, const TensorView& out, Stream& stream);
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "backend/ops/plane_code.h"
 #include "cache/kept_window.h"
 #include "cache/key_turn.h"
 #include "cache/left_rows.h"
@@ -176,6 +177,26 @@ Status KltIndex::attend_codes(const RecallStep& step, const CodedPart& part, Str
                              .out = TensorView(part.out.data, DType::kF32, {h, d()}),
                              .lse = TensorView(part.lse.data, DType::kF32, {h})},
                             stream);
+}
+
+Status KltIndex::rebuild(const RebuiltRows& out, Stream&) const {
+  const PlaneRows rows = head_.view();
+  const PlaneLayout layout(rows);
+  for (int64_t run = 0; run < rows.run_start.dim(0); ++run) {
+    for_run(rows, layout, run, [&](int64_t t, int64_t c, int64_t begin) {
+      const uint8_t* codes = rows.codes.as<uint8_t>() + begin;
+      int64_t at = 0;
+      const int64_t u = settings_.n_sinks + t;
+      float* row = out.rows.as<float>() + u * 2 * d();
+      const std::vector<double> key = read_plane_row(rows.key, c, codes, &at);
+      const std::vector<double> value = read_plane_row(rows.value, c, codes, &at);
+      std::copy(value.begin(), value.end(), row);
+      std::copy(key.begin(), key.end(), row + d());
+      turn_keys(row + d(), 1, d(), rotation_, u, 1, 1);
+      out.finely.as<uint8_t>()[u] = 0;
+    });
+  }
+  return {};
 }
 
 }  // namespace vestige::klt

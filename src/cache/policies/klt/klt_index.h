@@ -51,6 +51,7 @@ class KltIndex final : public RecallIndex {
   Status recall(const RecallStep& step, Stream& stream) override;
   bool attends_codes() const override { return true; }
   Status attend_codes(const RecallStep& step, const CodedPart& part, Stream& stream) override;
+  Status rebuild(const RebuiltRows& out, Stream& stream) const override;
   bool replaces_rows() const override { return ready_ && n_closed_ > 0; }
   Status extend_dropped(const ClosedBlock& block, Stream& stream) override;
   float max_content_norm() const override { return max_norm_; }
