@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -97,7 +96,6 @@ class AnchorIndex final : public RecallIndex {
   std::vector<float> sketch_scores(const Segment& segment, const RecallStep& step) const;
   /// After attend_codes() has filled scores_ and the part's output.
   Status certify(const RecallStep& step, const CodedPart& part, Stream& stream) const;
-  Status check_kept(std::span<const int32_t> ids, int64_t n_closed);
   Status add_block(const ClosedBlock& rows, int64_t n_closed, Stream& stream);
   Result<float> norm_over(const ClosedBlock& rows, int64_t begin, int64_t end) const;
   Status load_segment(const std::string& prefix, const TensorSource& source, const int64_t* sizes);
