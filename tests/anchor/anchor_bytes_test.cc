@@ -24,8 +24,10 @@ std::vector<BytesCase> cases() {
   std::vector<BytesCase> all;
   for (const int32_t d : {64, 128}) {
     for (const bool lean : {true, false}) {
+      IndexSettings settings;
+      settings.lean = lean;
       for (const double ratio : {5.0, 10.0, 20.0, 33.5}) {
-        if (ratio > highest_ratio(lean, d)) continue;
+        if (ratio > highest_ratio(settings, d)) continue;
         all.push_back({d, lean, ratio, 512, 512 + 3});
         all.push_back({d, lean, ratio, 384, 3 * 384 + 5});
       }

@@ -89,6 +89,15 @@ Result<Observed> observe(const HeadTokens& head, const LayerTokens& tokens, Stre
   return seen;
 }
 
+void forget_near(int64_t n_near, const LayerTokens& tokens, Observed* seen) {
+  const int64_t n = tokens.heads[0].key.dim(0), m = tokens.q_positions.dim(0), n_cut = std::min(n_near, n / 4);
+  for (int64_t w = 0; w < m; ++w) {
+    const int64_t n_seen = tokens.q_positions.as<int32_t>()[w] + 1;
+    float* weights = seen->weights.data() + w * n;
+    std::fill(weights + std::max<int64_t>(0, n_seen - n_cut), weights + n_seen, 0.0f);
+  }
+}
+
 std::vector<float> mean_weights(const Observed& seen, int64_t m, int64_t n_tokens, int64_t n) {
   std::vector<double> sums(static_cast<size_t>(n), 0.0);
   for (int64_t w = 0; w < m; ++w) {

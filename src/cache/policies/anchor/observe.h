@@ -17,6 +17,10 @@ struct Observed {
 /// @return InvalidArgument if a position is outside the tokens
 Result<Observed> observe(const HeadTokens& head, const LayerTokens& tokens, Stream& stream);
 
+/// Weights of rows this near to a query become 0 (outputs stay), a quarter of the tokens at most: whoever asks later is
+/// farther away from almost all rows.
+void forget_near(int64_t n_near, const LayerTokens& tokens, Observed* seen);
+
 /// Mean over the queries of the weight of each of the first n tokens: what chooses anchors, once pooled.
 std::vector<float> mean_weights(const Observed& seen, int64_t m, int64_t n_tokens, int64_t n);
 
