@@ -61,6 +61,7 @@ Result<anchor::IndexSettings> read_settings(const PolicyConfig& config) {
   VESTIGE_ASSIGN(const int32_t layout, whole_setting(config, "layout"));
   VESTIGE_ASSIGN(const int32_t pooled, whole_setting(config, "pooled"));
   VESTIGE_ASSIGN(const int32_t anchors, whole_setting(config, "anchors"));
+  VESTIGE_ASSIGN(s.bits, whole_setting(config, "bits"));
   VESTIGE_ASSIGN(s.n_near, whole_setting(config, "near"));
   VESTIGE_ASSIGN(const int32_t budget, whole_setting(config, "budget"));
   VESTIGE_ASSIGN(s.n_anchors, whole_setting(config, "n_anchors"));
@@ -121,6 +122,7 @@ PolicyInfo anchor_info() {
               choice("anchors", {"score", "kcenter", "kmeans"},
                      "beside those by score: drawn, the rows farthest from all anchors, or the middle rows of clusters"),
               {"near", 0, 0, 65536, "rows this near to a query have no weight in scores and utilities"},
+              {"bits", 2, 2, 4, "of a residual's coordinate: the more, the fewer residuals"},
               {"key_share", 0, 0, 1, "of the residuals' bytes at least, for the keys that anchors miss most"},
               choice("budget", {"relative", "absolute", "head"},
                      "residuals of the document: the best of all heads of a layer, by error relative to a head's "

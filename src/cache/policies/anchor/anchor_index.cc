@@ -22,6 +22,7 @@ constexpr int64_t kFewestWanted = 32;  // anchors
 
 CodeLayout segment_layout(const IndexSettings& settings, int64_t n_anchors) {
   CodeLayout l = settings.lean ? lean_layout(n_anchors) : paper_layout();
+  l.bits = settings.bits;
   if (!settings.certificate) return l;
   l.key_bound_bytes = l.value_bound_bytes = 1;
   l.sketch_bytes = static_cast<int32_t>(settings.sketch_bytes);

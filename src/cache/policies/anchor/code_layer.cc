@@ -189,10 +189,14 @@ Status logit_errors(const Job& job, int64_t h, const Observed& seen, std::vector
 Status rank(Job* job, int64_t h, const Observed& seen, Stream& stream) {
   const HeadTokens& head = job->tokens.heads[static_cast<size_t>(h)];
   const int64_t m = head.q.dim(0), n = job->shape().n_coded(), d = job->shape().d;
-  std::vector<float> error, weight(static_cast<size_t>(m * n)), spread(weight.size()), value_error, outlier;
-  VESTIGE_TRY(logit_errors(*job, h, seen, &error, stream));
+  std::vector<float> error, weight, spread, value_error, outlier;
+  if (job->rule.weighs) {
+    VESTIGE_TRY(logit_errors(*job, h, seen, &error, stream));
+    weight.resize(static_cast<size_t>(m * n));
+    spread.resize(weight.size());
+  }
   std::vector<double> y(static_cast<size_t>(d)), mean(static_cast<size_t>(d), 0.0);
-  for (int64_t w = 0; w < m; ++w) {
+  for (int64_t w = 0; w < m && job->rule.weighs; ++w) {
     std::copy_n(seen.weights.data() + w * head.key.dim(0), n, weight.data() + w * n);
     for (int64_t j = 0; j < d; ++j)
       y[static_cast<size_t>(j)] = static_cast<double>(seen.outputs[static_cast<size_t>(w * d + j)]);
@@ -240,7 +244,7 @@ Status rank(Job* job, int64_t h, const Observed& seen, Stream& stream) {
 Status code_head(Job* job, int64_t h, Stream& stream) {
   const LayerShape& s = job->shape();
   const HeadTokens& head = job->tokens.heads[static_cast<size_t>(h)];
-  VESTIGE_ASSIGN(Observed seen, observe(head, job->tokens, stream));
+  VESTIGE_ASSIGN(Observed seen, observe(head, job->tokens, job->rule.weighs, stream));
   forget_near(job->settings.n_near, job->tokens, &seen);
   const std::vector<float> score =
       pooled_scores(mean_weights(seen, head.q.dim(0), head.key.dim(0), s.n_coded()), kPool);
