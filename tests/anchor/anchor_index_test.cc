@@ -70,13 +70,15 @@ std::unique_ptr<LayerCache> cache_of(const KeyRotation& r, double ratio, std::ma
 }
 
 /// The coded rows put back in place of those in `rows`, from what a cache saves.
-void decode_saved(const MemoryStore& store, const KeyRotation& r, std::vector<float>* rows, Stream& stream) {
+void decode_saved(const MemoryStore& store, const KeyRotation& r, int32_t bits, std::vector<float>* rows,
+                  Stream& stream) {
   const std::vector<int64_t> sizes = store.values<int64_t>("anchor_sizes");
   for (size_t i = 0; i < sizes.size() / 5; ++i) {
     const int64_t* size = &sizes[5 * i];
     CodedLayer c;
     c.plan.shape = {.n_tokens = size[1], .window = 0, .n_anchors = size[2], .n_heads = 1, .d = kD};
     c.plan.layout = lean_layout(size[2]);
+    c.plan.layout.bits = bits;
     for (CodedSide* side : {&c.key, &c.value}) {
       const std::string name = "anchor" + std::to_string(i) + (side == &c.key ? "_key_" : "_value_");
       side->anchors = store.values<uint16_t>(name + "anchors");
@@ -109,9 +111,16 @@ TEST(AnchorIndex, AttendsEveryRowOnce) {
   for (const bool interleaved : {false, true}) {
     const KeyRotation r = rotation(interleaved);
     const std::vector<float> rows = lined_rows(700, r), queries = testing::make_queries(40, kShape.h_q, kShape.layout);
-    for (const double window : {32.0, 0.0}) {
+    for (auto settings : std::vector<std::map<std::string, double>>{
+             {{"window", 32}},
+             {{"window", 0}},
+             {{"anchors", 1}, {"rho", 0}, {"bits", 3}},
+             {{"anchors", 2}, {"near", 64}, {"key_share", 0.3}, {"bits", 4}},
+         }) {
+      const double window = settings.try_emplace("window", 32).first->second;
+      const auto bits = static_cast<int32_t>(settings.try_emplace("bits", 2).first->second);
       for (const bool fitted : {true, false}) {
-        auto c = cache_of(r, 8, {{"window", window}});
+        auto c = cache_of(r, 8, settings);
         VESTIGE_ASSERT_OK(c->append(testing::view_rows(rows, kShape.layout, 0, 300), *s));
         if (fitted) VESTIGE_ASSERT_OK(testing::fit(*c, queries, *s));
         VESTIGE_ASSERT_OK(c->append(testing::view_rows(rows, kShape.layout, 300, 400), *s));
@@ -120,7 +129,10 @@ TEST(AnchorIndex, AttendsEveryRowOnce) {
         EXPECT_EQ(a.record.n_recalled, 0);
         EXPECT_LE(a.record.archive_bytes, (640 - 4 - int64_t(window)) * 4 * kD / 8);
         std::vector<float> decoded = rows;
-        decode_saved(testing::saved(*c), r, &decoded, *s);
+        decode_saved(testing::saved(*c), r, bits, &decoded, *s);
+        auto again = cache_of(r, 8, settings);
+        VESTIGE_ASSERT_OK(again->load("", testing::saved(*c)));
+        EXPECT_EQ(testing::attend(*again, queries.data(), *s).out, a.out);
         EXPECT_NE(decoded, rows);
         std::vector<float> rebuilt(rows.size());
         std::vector<uint8_t> finely(700);
@@ -146,7 +158,7 @@ TEST(AnchorIndex, TurnsKeysBack) {
     EXPECT_TRUE(c->append(testing::view_rows(rows, kShape.layout, 0, 600), *s).ok());
     EXPECT_TRUE(testing::fit(*c, queries, *s).ok());
     std::vector<float> decoded = rows;
-    decode_saved(testing::saved(*c), given, &decoded, *s);
+    decode_saved(testing::saved(*c), given, 2, &decoded, *s);
     double error = 0, energy = 0;
     for (int64_t u = 4; u < 512 - 32; ++u) {
       for (int64_t j = kD; j < 2 * kD; ++j) {

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "cache/policies/anchor/choose_anchors.h"
+#include "cache/policies/anchor/cover_anchors.h"
 #include "cache/policies/anchor/pick_residuals.h"
 #include "cache/policies/anchor/utility.h"
 
@@ -59,6 +60,81 @@ TEST(ChooseAnchors, DrawsEvenly) {
   }
   EXPECT_GT(seen.size(), 1990u);
   for (int n : count) EXPECT_NEAR(n, 400, 5 * std::sqrt(400 * 0.8));
+}
+
+struct Plane {
+  std::vector<float> key, value;
+  CoverRows rows(int64_t n_coded) const {
+    const auto n = static_cast<int64_t>(key.size() / 8);
+    return {{key.data(), DType::kF32, {n, 8}}, {value.data(), DType::kF32, {n, 8}}, n_coded};
+  }
+};
+
+/// Rows 8 wide whose first two numbers are at these angles, in degrees, and of any length.
+Plane plane(const std::vector<double>& keys, const std::vector<double>& values) {
+  Plane p;
+  const auto add = [](const std::vector<double>& angles, std::vector<float>* x) {
+    for (size_t i = 0; i < angles.size(); ++i) {
+      const double at = angles[i] * std::acos(-1) / 180, size = 0.5 + static_cast<double>(i % 3);
+      x->insert(x->end(), {float(size * std::cos(at)), float(size * std::sin(at)), 0, 0, 0, 0, 0, 0});
+    }
+  };
+  add(keys, &p.key);
+  add(values, &p.value);
+  return p;
+}
+
+using Positions = std::vector<int32_t>;
+
+// Values all alike. From 0 degrees: 90 is farthest (cos 0), then 50 (cos 0.766 to 90, 0.643 to 0) before 160 (0.940).
+TEST(CoverAnchors, FarthestFirstByHand) {
+  const Plane p = plane({0, 10, 90, 50, 160, 180}, std::vector<double>(6, 30));
+  EXPECT_EQ(farthest_rows(p.rows(6), Positions{0}, 4), (Positions{2, 3, 4, 1}));  // 180 is 0 turned over: last
+  EXPECT_EQ(farthest_rows(p.rows(6), Positions{0}, 9), (Positions{2, 3, 4, 1, 5}));
+  EXPECT_EQ(farthest_rows(p.rows(6), {}, 2), (Positions{0, 2}));  // all alike at first: the lower position
+  // Row 2 is no candidate but may cover.
+  EXPECT_EQ(farthest_rows(p.rows(2), Positions{0, 2}, 2), (Positions{1}));
+  EXPECT_EQ(farthest_rows(p.rows(6), Positions{0, 2}, 1), (Positions{3}));
+}
+
+// Each side has its own nearest anchor. Keys 0, 0, 90, 45; values 0, 80, 0, 45: from row 0 on rows 1 (1 + 0.174) and
+// 2 (0 + 1) are farther than row 3 (0.707 twice).
+TEST(CoverAnchors, SidesAddUp) {
+  const Plane p = plane({0, 0, 90, 45}, {0, 80, 0, 45});
+  EXPECT_EQ(farthest_rows(p.rows(4), Positions{0}, 3), (Positions{2, 1, 3}));
+}
+
+TEST(CoverAnchors, RowsWithoutDirectionAreCovered) {
+  Plane p = plane({0, 40, 80, 10}, {0, 0, 0, 0});
+  for (int i = 0; i < 2; ++i) p.key[static_cast<size_t>(8 + i)] = p.value[static_cast<size_t>(8 + i)] = 0;
+  p.key[16] = std::nanf("");
+  p.value[16] = HUGE_VALF;
+  EXPECT_EQ(farthest_rows(p.rows(4), Positions{0}, 3), (Positions{3, 1, 2}));
+}
+
+// Clusters around 4.8 (0, 2, 4, 6, 12 degrees) and 94.7 (90, 275 = 95 turned over, 99): farthest rows lie at their
+// rims, central rows amid them.
+TEST(CoverAnchors, CentralRowsByHand) {
+  const std::vector<double> angles = {0, 2, 4, 6, 12, 90, 275, 99};
+  const Plane p = plane(angles, angles);
+  EXPECT_EQ(farthest_rows(p.rows(8), {}, 2), (Positions{0, 5}));
+  EXPECT_EQ(central_rows(p.rows(8), {}, 2), (Positions{2, 6}));
+  EXPECT_EQ(central_rows(p.rows(8), Positions{0}, 1), (Positions{6}));  // what is given stays
+  EXPECT_EQ(central_rows(p.rows(8), {}, 8).size(), 8u);
+  EXPECT_EQ(central_rows(plane({7, 7, 7, 7}, {7, 7, 7, 7}).rows(4), {}, 3).size(), 3u);
+}
+
+TEST(CoverAnchors, AfterThoseByScore) {
+  const Plane p = plane({0, 10, 90, 50, 160, 180}, std::vector<double>(6, 30));
+  const CoverRows rows = p.rows(5);  // row 5 is a window's
+  AnchorChoice choice = {.n_coded = 5, .n_selected = 2, .rho = 0.5, .rule = AnchorRule::kFarthest};
+  choice.key = rows.key;
+  choice.value = rows.value;
+  EXPECT_EQ(chosen(choice, {0, 0, 0, 1, 0}), (Positions{2, 3}));
+  choice.rule = AnchorRule::kCentral;
+  EXPECT_EQ(chosen(choice, {0, 0, 0, 1, 0}).size(), 2u);
+  choice.key = rows.key.slice(0, 4);
+  EXPECT_FALSE(choose_anchors(choice, std::vector<float>{0, 0, 0, 1, 0}).ok());
 }
 
 // Section 3 of the reference: a = 1e-4.
@@ -145,6 +221,32 @@ TEST(PickResiduals, PooledByGainPerByte) {
                                         *plan, plan->budget_bytes - plan->base_bytes());
   EXPECT_EQ(pick.key[0][0], (1u << 3) | (1u << 9));
   EXPECT_EQ(pick.value[0][0], 1u << 9);
+}
+
+// Room for 4 keys and 4 values of 34 and 35 bytes; the keys that anchors miss most have no utility.
+TEST(PickResiduals, KeyShareComesFirst) {
+  const LayerShape shape = {.n_tokens = 96, .window = 32, .n_anchors = 32, .n_heads = 1, .d = 128};
+  const auto plan = plan_bytes(shape, lean_layout(32), 2);
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  const std::vector<uint8_t> none(8, 0);
+  std::vector<uint8_t> anchor = none;
+  anchor[0] = 1;
+  const std::vector<float> key = {9, 8, 7, 6, 5, 0, 0, 0}, value = {1, 2, 3, 4, 5, 6, 7, 8};
+  const std::vector<float> cosine = {0, 0.9f, 0.9f, 0.9f, 0.9f, 0.5f, 0.2f, 0.1f};
+  const std::vector<SideUtility> keys = {{key, anchor, cosine}}, values = {{value, none}};
+  const PickRoom room = {.n_key = 4, .n_value = 4, .n_bytes = 4 * 34 + 4 * 35};
+  const auto pick = [&](bool pooled, double share) {
+    const ResidualPick p = pick_layer(keys, values, {pooled, share}, *plan, room);
+    return std::pair(p.key[0][0], p.value[0][0]);
+  };
+  using Pair = std::pair<uint64_t, uint64_t>;
+  EXPECT_EQ(pick(false, 0), (Pair{0b00011110, 0b11110000}));
+  EXPECT_EQ(pick(false, 0.12), (Pair{0b00011110, 0b11110000}));  // 33.12 bytes: none
+  EXPECT_EQ(pick(false, 0.25), (Pair{0b11000110, 0b11110000}));  // 69: two
+  EXPECT_EQ(pick(false, 0.75), (Pair{0b11101110, 0b11000000}));  // 207: six; 72 bytes are left, two values
+  EXPECT_EQ(pick(false, 1), (Pair{0b11111110, 0b10000000}));     // all there are; 38 bytes left
+  EXPECT_EQ(pick(true, 0), (Pair{0b00011110, 0b11110000}));
+  EXPECT_EQ(pick(true, 0.25), (Pair{0b11001110, 0b11100000}));
 }
 
 }  // namespace

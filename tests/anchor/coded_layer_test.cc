@@ -106,7 +106,7 @@ TEST(CodedLayer, BytesEqualThePlan) {
     for (const double ratio : {2.0, 4.0, 6.0}) {
       for (const bool pooled : {false, true}) {
         CodeSettings s = settings(layout, ratio);
-        s.pooled = pooled;
+        s.pick.pooled = pooled;
         const CodedLayer c = coded(layer, s, *stream());
         EXPECT_EQ(c.n_bytes(), c.plan.total_bytes()) << ratio;
         EXPECT_LE(c.n_bytes(), c.plan.budget_bytes) << ratio;
@@ -139,6 +139,74 @@ TEST(CodedLayer, SameBytesForAnyThreadsAndBackend) {
   const CodedLayer ref = coded(layer, s, *stream("ref"));
   EXPECT_EQ(a.key.index, ref.key.index);
   EXPECT_EQ(a.key.anchors, ref.key.anchors);
+}
+
+// Each setting by itself and all together.
+TEST(CodedLayer, EverySettingKeepsThePlanAndItsBits) {
+  const Layer layer(700, 2, 64, true, 12);
+  std::vector<CodeSettings> all;
+  const auto add = [&](AnchorRule rule, double rho, double key_share, int64_t near, bool pooled) {
+    CodeSettings& s = all.emplace_back(settings(lean_layout(48), 8));
+    s.anchors = rule;
+    s.rho = rho;
+    s.n_near = near;
+    s.pick = {pooled, key_share};
+  };
+  add(AnchorRule::kDrawn, 0.7, 0, 0, false);
+  add(AnchorRule::kFarthest, 0.7, 0, 0, false);
+  add(AnchorRule::kFarthest, 0, 0, 0, false);
+  add(AnchorRule::kCentral, 0, 0, 0, false);
+  add(AnchorRule::kDrawn, 0.7, 0.2, 0, false);
+  add(AnchorRule::kDrawn, 0.7, 0.8, 0, false);
+  add(AnchorRule::kDrawn, 0.7, 0, 128, false);
+  add(AnchorRule::kCentral, 0.5, 0.3, 128, true);
+  std::vector<std::vector<uint8_t>> seen;
+  for (const CodeSettings& s : all) {
+    const CodedLayer a = coded(layer, s, *stream("cpu", 1)), b = coded(layer, s, *stream("cpu", 3));
+    EXPECT_EQ(a.n_bytes(), a.plan.total_bytes());
+    EXPECT_LE(a.n_bytes(), a.plan.budget_bytes);
+    EXPECT_LE(a.plan.budget_bytes - a.n_bytes(), a.plan.value_residual_bytes());
+    const auto room = static_cast<double>(a.plan.budget_bytes - a.plan.base_bytes());
+    const int64_t key_bytes = a.plan.key_residual_bytes();
+    EXPECT_GE(static_cast<double>((a.plan.n_key + 1) * key_bytes), s.pick.key_share * room);
+    EXPECT_TRUE(check_layer(a).ok());
+    EXPECT_EQ(a.anchor_positions, b.anchor_positions);
+    EXPECT_EQ(a.key.mask, b.key.mask);
+    EXPECT_EQ(a.key.codes, b.key.codes);
+    EXPECT_EQ(a.value.mask, b.value.mask);
+    EXPECT_EQ(a.value.codes, b.value.codes);
+    for (const std::vector<uint8_t>& other : seen) EXPECT_NE(a.key.codes, other);
+    seen.push_back(a.key.codes);
+  }
+}
+
+// Queries stand at the last 16 of 900 tokens; 868 are coded.
+TEST(CodedLayer, NearRowsHaveNoWeight) {
+  const Layer layer(900, 1, 64, true, 13);
+  CodeSettings s = settings(lean_layout(48), 8);
+  s.rho = 1;
+  for (const int64_t near : {0, 200, 5000}) {
+    s.n_near = near;
+    const auto bare = code_bare(layer.view(), s, *stream());
+    ASSERT_TRUE(bare.ok()) << bare.status().message();
+    const int64_t first = 900 - std::min<int64_t>(near, 900 / 4);
+    for (int64_t t = 0; t < 868; ++t) {
+      const auto at = static_cast<size_t>(t);
+      if (bare->is_anchor[0][at] != 0) {
+        EXPECT_LT(t, first + 3) << "scores are averaged over 7 tokens";
+        continue;
+      }
+      EXPECT_EQ(bare->key_utility[0][at] > 0, t < first) << t;
+      EXPECT_EQ(bare->value_utility[0][at] > 0, t < first) << t;
+    }
+  }
+  s.rho = 0;
+  s.utility = "query_free";
+  const auto with = code_bare(layer.view(), s, *stream());
+  s.n_near = 0;
+  const auto without = code_bare(layer.view(), s, *stream());
+  EXPECT_EQ(with->key_utility, without->key_utility) << "query_free takes no weights";
+  EXPECT_EQ(with->value_utility, without->value_utility);
 }
 
 double square(const std::vector<uint16_t>& x, const float* y, int64_t t, int64_t d) {
@@ -283,7 +351,7 @@ TEST(CodedLayer, UtilitiesBeatTheDraw) {
     EXPECT_LT(mean_error(layer, coded(layer, s, *stream())), random) << turned;
     s.utility = "first_order";
     const double split = mean_error(layer, coded(layer, s, *stream()));
-    s.pooled = true;
+    s.pick.pooled = true;
     EXPECT_LT(mean_error(layer, coded(layer, s, *stream())), 1.1 * split) << turned;
   }
 }

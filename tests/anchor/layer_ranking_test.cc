@@ -21,8 +21,9 @@ BareLayer bare(const BytePlan& plan, std::vector<float> key, std::vector<float> 
   const std::vector<uint8_t> none(key.size(), 0);
   return {.layer = {.plan = plan, .anchor_positions = {}, .position_ids = {}, .key = {}, .value = {}, .sketch = {}},
           .is_anchor = {none},
-          .key_utility = {std::move(key)},
+          .key_utility = {key},
           .value_utility = {std::move(value)},
+          .key_cosine = {std::vector<float>(key.size(), 1.0f)},
           .value_variance = {variance}};
 }
 
@@ -30,7 +31,7 @@ TEST(LayerRanking, BestOfAllHeadsForTheSumOfTheirPlans) {
   BytePlan plan;
   plan.n_key = 1;
   plan.n_value = 2;
-  LayerRanking ranking(false, false);
+  LayerRanking ranking({}, false);
   EXPECT_EQ(ranking.add(bare(plan, {5, 1, 4, 0}, {1, 1, 1, 1})), 0);
   EXPECT_EQ(ranking.add(bare(plan, {3, 3, 3, 2}, {1, 9, 0, 1})), 1);
   const ResidualPick first = ranking.take(0), second = ranking.take(1);
@@ -44,7 +45,7 @@ TEST(LayerRanking, RelativeToTheValuesOfAHead) {
   BytePlan plan;
   plan.n_key = plan.n_value = 1;
   for (const bool relative : {false, true}) {
-    LayerRanking ranking(false, relative);
+    LayerRanking ranking({}, relative);
     ranking.add(bare(plan, {5, 1, 4}, {7, 1, 8}, 10));
     ranking.add(bare(plan, {3, 3, 2}, {1, 3, 0}, 2));
     ranking.add(bare(plan, {0, 0, 0}, {0, 0, 0}, 0));  // no values: nothing to divide by
@@ -130,7 +131,7 @@ TEST_F(LayerFitTest, EqualsCodingTheLayerInOnePiece) {
     IndexSettings settings;
     settings.ratio = 6;
     settings.rho = 1;
-    settings.pooled = pooled;
+    settings.pick.pooled = pooled;
     CodeSettings code = segment_settings(settings, kCoded, kD).value();
     // In one piece the two heads share 8 bytes of offsets: residuals of the same room.
     const auto n_budget = static_cast<int64_t>(4 * kCoded * kD / settings.ratio);

@@ -2,6 +2,7 @@
 // Source: arXiv:2608.02901. As built: docs/policies/anchor.md, "As a policy".
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "cache/policies/anchor/anchor_index.h"
@@ -36,7 +37,7 @@ class AnchorPolicy final : public ConfiguredPolicy {
   }
   std::unique_ptr<LayerFit> create_layer_fit() const override {
     if (config().ratio == 1 || !settings_.whole_layer) return nullptr;
-    return std::make_unique<anchor::LayerRanking>(settings_.pooled, settings_.relative);
+    return std::make_unique<anchor::LayerRanking>(settings_.pick, settings_.relative);
   }
 
  private:
@@ -62,6 +63,9 @@ Result<anchor::IndexSettings> read_settings(const PolicyConfig& config) {
   VESTIGE_ASSIGN(const int32_t utility, whole_setting(config, "utility"));
   VESTIGE_ASSIGN(const int32_t layout, whole_setting(config, "layout"));
   VESTIGE_ASSIGN(const int32_t pooled, whole_setting(config, "pooled"));
+  VESTIGE_ASSIGN(const int32_t anchors, whole_setting(config, "anchors"));
+  VESTIGE_ASSIGN(s.bits, whole_setting(config, "bits"));
+  VESTIGE_ASSIGN(s.n_near, whole_setting(config, "near"));
   VESTIGE_ASSIGN(const int32_t budget, whole_setting(config, "budget"));
   VESTIGE_ASSIGN(s.n_anchors, whole_setting(config, "n_anchors"));
   VESTIGE_ASSIGN(s.window, whole_setting(config, "window"));
@@ -70,7 +74,9 @@ Result<anchor::IndexSettings> read_settings(const PolicyConfig& config) {
   s.certificate = certificate == 1;
   s.utility = utility_names()[static_cast<size_t>(utility)];
   s.lean = layout == 0;
-  s.pooled = pooled == 1;
+  s.anchors = std::array{anchor::AnchorRule::kDrawn, anchor::AnchorRule::kFarthest,
+                         anchor::AnchorRule::kCentral}[static_cast<size_t>(anchors)];
+  s.pick = {.pooled = pooled == 1, .key_share = config.settings.at("key_share")};
   s.whole_layer = budget < 2;
   s.relative = budget == 0 && s.utility != "random";
   s.rho = config.settings.at("rho");
@@ -115,7 +121,12 @@ PolicyInfo anchor_info() {
               {"n_anchors", 0, 0, 65536,
                "anchors of what is coded at a time; 0 = one for 128 rows, 32 at least, for half of the bytes at most"},
               {"window", 32, 0, 32, "last closed rows, kept exact beyond the ratio"},
-              {"rho", 0.7, 0, 1, "share of the anchors by score; the rest is drawn"},
+              {"rho", 0.7, 0, 1, "share of the anchors by score; the rest as `anchors` says"},
+              choice("anchors", {"score", "kcenter", "kmeans"},
+                     "beside those by score: drawn, the rows farthest from all anchors, or the middle rows of clusters"),
+              {"near", 0, 0, 65536, "rows this near to a query have no weight in scores and utilities"},
+              {"bits", 2, 2, 4, "of a residual's coordinate: the more, the fewer residuals"},
+              {"key_share", 0, 0, 1, "of the residuals' bytes at least, for the keys that anchors miss most"},
               choice("budget", {"relative", "absolute", "head"},
                      "residuals of the document: the best of all heads of a layer, by error relative to a head's "
                      "values or as it is, or of each head"),

@@ -18,11 +18,11 @@ namespace {
 constexpr int64_t kObserved = 32;      // last tokens whose queries rank rows: the paper's observation window
 constexpr int64_t kFewestWanted = 32;  // anchors
 
-
 }  // namespace
 
 CodeLayout segment_layout(const IndexSettings& settings, int64_t n_anchors) {
   CodeLayout l = settings.lean ? lean_layout(n_anchors) : paper_layout();
+  l.bits = settings.bits;
   if (!settings.certificate) return l;
   l.key_bound_bytes = l.value_bound_bytes = 1;
   l.sketch_bytes = static_cast<int32_t>(settings.sketch_bytes);
@@ -43,8 +43,10 @@ Result<CodeSettings> segment_settings(const IndexSettings& settings, int64_t n, 
                     .window = 0,
                     .n_anchors = std::min(n, settings.n_anchors),
                     .rho = settings.rho,
+                    .anchors = settings.anchors,
+                    .n_near = settings.n_near,
                     .utility = settings.utility,
-                    .pooled = settings.pooled,
+                    .pick = settings.pick,
                     .seed = settings.seed};
   const bool given = settings.n_anchors > 0;
   if (!given) s.n_anchors = std::min(n, default_anchors(n, kFewestWanted));
@@ -99,7 +101,7 @@ void AnchorIndex::add_directions(Gathered* to) const {
   to->q_positions.assign(static_cast<size_t>(one ? 1 : d), static_cast<int32_t>(n - 1));
   if (to->settings.utility != "random") to->settings.utility = "query_free";
   to->settings.rho = 0;
-  to->settings.pooled = false;
+  to->settings.pick.pooled = false;
 }
 
 Result<std::unique_ptr<AnchorIndex::Gathered>> AnchorIndex::gather(const ClosedBlock& rows, int64_t first, int64_t end,

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "cache/policies/anchor/cover_anchors.h"
 #include "cache/policies/anchor/draw.h"
 
 namespace vestige::anchor {
@@ -32,6 +33,11 @@ Result<std::vector<int32_t>> choose_anchors(const AnchorChoice& c, std::span<con
   if (n_scored > 0 && static_cast<int64_t>(score.size()) != c.n_coded) {
     return invalid_argument("anchors: %zu scores, want %" PRId64 ", one a token", score.size(), c.n_coded);
   }
+  if (c.rule != AnchorRule::kDrawn && (c.key.rank != 2 || c.value.rank != 2 || c.key.dim(0) < c.n_coded ||
+                                       c.value.dim(0) != c.key.dim(0) || c.value.dim(1) != c.key.dim(1))) {
+    return invalid_argument("anchors: keys %s and values %s, want both [at least %" PRId64 ", d]",
+                            describe(c.key).c_str(), describe(c.value).c_str(), c.n_coded);
+  }
   std::vector<int32_t> order(static_cast<size_t>(c.n_coded));
   std::iota(order.begin(), order.end(), 0);
   const auto value = [&](int32_t t) {
@@ -42,6 +48,17 @@ Result<std::vector<int32_t>> choose_anchors(const AnchorChoice& c, std::span<con
   if (n_scored > 0) {
     std::partial_sort(order.begin(), scored_end, order.end(),
                       [&](int32_t a, int32_t b) { return value(a) != value(b) ? value(a) > value(b) : a < b; });
+  }
+  if (c.rule != AnchorRule::kDrawn) {
+    std::vector<int32_t> given(order.begin(), scored_end);
+    for (int64_t t = c.n_coded; t < c.key.dim(0); ++t) given.push_back(static_cast<int32_t>(t));
+    const auto cover = c.rule == AnchorRule::kFarthest ? farthest_rows : central_rows;
+    const std::vector<int32_t> more =
+        cover({.key = c.key, .value = c.value, .n_coded = c.n_coded}, given, c.n_selected - n_scored);
+    order.erase(scored_end, order.end());
+    order.insert(order.end(), more.begin(), more.end());
+    std::sort(order.begin(), order.end());
+    return order;
   }
   // Drawn: the smallest of one number a position.
   const uint64_t key = mix(c.seed);

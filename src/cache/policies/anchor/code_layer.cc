@@ -78,6 +78,14 @@ void take_arrays(CodedLayer* layer) {
 
 const ConstTensorView& side_of(const HeadTokens& head, bool is_key) { return is_key ? head.key : head.value; }
 
+bool has_no_direction(const ConstTensorView& x, int64_t t) {
+  double square = 0;
+  for (int64_t j = 0; j < x.dim(1); ++j) {
+    square += std::pow(static_cast<double>(load_number(x.data, x.dtype, t * x.stride[0] + j)), 2);
+  }
+  return !(square > 0 && std::isfinite(square));
+}
+
 /// Anchors of one side as stored, then index and gamma of every coded token. An anchor stands for itself.
 Status assign(Job* job, int64_t h, bool is_key, Stream& stream) {
   const LayerShape& s = job->shape();
@@ -93,13 +101,17 @@ Status assign(Job* job, int64_t h, bool is_key, Stream& stream) {
   }
   const int64_t n = s.n_coded();
   std::vector<int32_t> index(static_cast<size_t>(n));
-  std::vector<float> gamma(static_cast<size_t>(n));
+  std::vector<float> gamma(static_cast<size_t>(n)), cosine(static_cast<size_t>(n));
   VESTIGE_TRY(ops::nearest_anchor({.x = x.slice(0, n),
                                    .anchors = side.view(job->layer.plan, h).anchors,
                                    .index = {index.data(), DType::kI32, {n}},
                                    .gamma = {gamma.data(), DType::kF32, {n}},
-                                   .cosine = {}},
+                                   .cosine = {cosine.data(), DType::kF32, {n}}},
                                   stream));
+  for (int64_t t = 0; t < n; ++t) {
+    if (has_no_direction(x, t)) cosine[static_cast<size_t>(t)] = 1;  // no anchor would do better
+  }
+  if (is_key) job->key_cosine.push_back(std::move(cosine));
   for (int64_t a = 0; a < s.n_selected(); ++a) {
     const auto t = static_cast<size_t>(anchors[static_cast<size_t>(a)]);
     index[t] = static_cast<int32_t>(a);
@@ -177,10 +189,14 @@ Status logit_errors(const Job& job, int64_t h, const Observed& seen, std::vector
 Status rank(Job* job, int64_t h, const Observed& seen, Stream& stream) {
   const HeadTokens& head = job->tokens.heads[static_cast<size_t>(h)];
   const int64_t m = head.q.dim(0), n = job->shape().n_coded(), d = job->shape().d;
-  std::vector<float> error, weight(static_cast<size_t>(m * n)), spread(weight.size()), value_error, outlier;
-  VESTIGE_TRY(logit_errors(*job, h, seen, &error, stream));
+  std::vector<float> error, weight, spread, value_error, outlier;
+  if (job->rule.weighs) {
+    VESTIGE_TRY(logit_errors(*job, h, seen, &error, stream));
+    weight.resize(static_cast<size_t>(m * n));
+    spread.resize(weight.size());
+  }
   std::vector<double> y(static_cast<size_t>(d)), mean(static_cast<size_t>(d), 0.0);
-  for (int64_t w = 0; w < m; ++w) {
+  for (int64_t w = 0; w < m && job->rule.weighs; ++w) {
     std::copy_n(seen.weights.data() + w * head.key.dim(0), n, weight.data() + w * n);
     for (int64_t j = 0; j < d; ++j)
       y[static_cast<size_t>(j)] = static_cast<double>(seen.outputs[static_cast<size_t>(w * d + j)]);
@@ -228,14 +244,18 @@ Status rank(Job* job, int64_t h, const Observed& seen, Stream& stream) {
 Status code_head(Job* job, int64_t h, Stream& stream) {
   const LayerShape& s = job->shape();
   const HeadTokens& head = job->tokens.heads[static_cast<size_t>(h)];
-  VESTIGE_ASSIGN(const Observed seen, observe(head, job->tokens, stream));
+  VESTIGE_ASSIGN(Observed seen, observe(head, job->tokens, job->rule.weighs, stream));
+  forget_near(job->settings.n_near, job->tokens, &seen);
   const std::vector<float> score =
       pooled_scores(mean_weights(seen, head.q.dim(0), head.key.dim(0), s.n_coded()), kPool);
   VESTIGE_ASSIGN(std::vector<int32_t> anchors,
                  choose_anchors({.n_coded = s.n_coded(),
                                  .n_selected = s.n_selected(),
                                  .rho = job->settings.rho,
-                                 .seed = mix(job->settings.seed) ^ static_cast<uint64_t>(h)},
+                                 .seed = mix(job->settings.seed) ^ static_cast<uint64_t>(h),
+                                 .rule = job->settings.anchors,
+                                 .key = head.key.slice(0, s.n_tokens),
+                                 .value = head.value.slice(0, s.n_tokens)},
                                 score));
   job->is_anchor.emplace_back(static_cast<size_t>(s.n_coded()), 0);
   const int64_t width = job->layer.plan.layout.anchor_position_bytes;
@@ -302,15 +322,14 @@ int64_t count(const std::vector<std::vector<uint64_t>>& masks) {
 
 }  // namespace
 
-ResidualPick pick_own(const BareLayer& bare, bool pooled) {
+ResidualPick pick_own(const BareLayer& bare, const PickSettings& settings) {
   const BytePlan& plan = bare.layer.plan;
   std::vector<SideUtility> keys, values;
   for (size_t h = 0; h < bare.is_anchor.size(); ++h) {
-    keys.push_back({bare.key_utility[h], bare.is_anchor[h]});
+    keys.push_back({bare.key_utility[h], bare.is_anchor[h], bare.key_cosine[h]});
     values.push_back({bare.value_utility[h], bare.is_anchor[h]});
   }
-  if (pooled) return pick_pooled(keys, values, plan, plan.budget_bytes - plan.base_bytes());
-  return {pick_residuals(keys, plan.n_key), pick_residuals(values, plan.n_value)};
+  return pick_layer(keys, values, settings, plan, {plan.n_key, plan.n_value, plan.budget_bytes - plan.base_bytes()});
 }
 
 Result<CodedLayer> add_residuals(BareLayer bare, const LayerTokens& tokens, const ResidualPick& pick, Stream& stream) {
@@ -326,7 +345,7 @@ Result<CodedLayer> add_residuals(BareLayer bare, const LayerTokens& tokens, cons
 
 Result<CodedLayer> code_layer(const LayerTokens& tokens, const CodeSettings& settings, Stream& stream) {
   VESTIGE_ASSIGN(BareLayer bare, code_bare(tokens, settings, stream));
-  const ResidualPick pick = pick_own(bare, settings.pooled);
+  const ResidualPick pick = pick_own(bare, settings.pick);
   return add_residuals(std::move(bare), tokens, pick, stream);
 }
 

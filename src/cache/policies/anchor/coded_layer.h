@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cache/policies/anchor/byte_plan.h"
+#include "cache/policies/anchor/choose_anchors.h"
 #include "cache/policies/anchor/key_sketch.h"
 #include "cache/policies/anchor/pick_residuals.h"
 #include "vestige/device.h"
@@ -71,8 +72,10 @@ struct CodeSettings {
   int64_t window = 32;
   int64_t n_anchors = 0;  ///< a head; 0 = default_anchors()
   double rho = 0.7;       ///< share of the selected anchors by score
+  AnchorRule anchors = AnchorRule::kDrawn;  ///< the rest
+  int64_t n_near = 0;                       ///< rows this near to a query have no weight in scores and utilities
   std::string utility = "first_order";
-  bool pooled = false;  ///< keys and values in one ranking; else half of the residuals each
+  PickSettings pick;
   uint64_t seed = 0;    ///< of this layer: random anchors, random utilities
   uint64_t rotation_seed = 42;
 };
@@ -86,12 +89,13 @@ struct BareLayer {
   CodedLayer layer;                                            ///< its plan counts the residuals to come
   std::vector<std::vector<uint8_t>> is_anchor;                 ///< [h][n]
   std::vector<std::vector<float>> key_utility, value_utility;  ///< [h][n]
+  std::vector<std::vector<float>> key_cosine;                  ///< [h][n] to its anchor, without sign; 1 if it has none
   std::vector<double> value_variance;                          ///< [h] mean || V_t - mean V ||^2
 };
 Result<BareLayer> code_bare(const LayerTokens& tokens, const CodeSettings& settings, Stream& stream);
 
 /// The residuals that settings and plan want.
-ResidualPick pick_own(const BareLayer& bare, bool pooled);
+ResidualPick pick_own(const BareLayer& bare, const PickSettings& settings);
 
 /// The second half: the residuals of `pick`, which the plan then counts. @param tokens as before; queries are not read
 Result<CodedLayer> add_residuals(BareLayer bare, const LayerTokens& tokens, const ResidualPick& pick, Stream& stream);

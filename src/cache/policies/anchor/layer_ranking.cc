@@ -5,7 +5,8 @@
 namespace vestige::anchor {
 
 int64_t LayerRanking::add(const BareLayer& bare) {
-  Head& head = heads_.emplace_back(bare.layer.plan, bare.is_anchor[0], bare.key_utility[0], bare.value_utility[0]);
+  Head& head = heads_.emplace_back(bare.layer.plan, bare.is_anchor[0], bare.key_utility[0], bare.value_utility[0],
+                                   bare.key_cosine[0]);
   const double variance = bare.value_variance[0];
   for (std::vector<float>* utility : {&head.key_utility, &head.value_utility}) {
     if (!relative_ || !(variance > 0)) break;
@@ -16,19 +17,15 @@ int64_t LayerRanking::add(const BareLayer& bare) {
 
 void LayerRanking::rank() {
   std::vector<SideUtility> keys, values;
-  int64_t n_key = 0, n_value = 0, n_bytes = 0;
+  PickRoom room;
   for (const Head& head : heads_) {
-    keys.push_back({head.key_utility, head.is_anchor});
+    keys.push_back({head.key_utility, head.is_anchor, head.key_cosine});
     values.push_back({head.value_utility, head.is_anchor});
-    n_key += head.plan.n_key;
-    n_value += head.plan.n_value;
-    n_bytes += head.plan.budget_bytes - head.plan.base_bytes();
+    room.n_key += head.plan.n_key;
+    room.n_value += head.plan.n_value;
+    room.n_bytes += head.plan.budget_bytes - head.plan.base_bytes();
   }
-  if (pooled_) {
-    pick_ = pick_pooled(keys, values, heads_[0].plan, n_bytes);
-  } else {
-    pick_ = {pick_residuals(keys, n_key), pick_residuals(values, n_value)};
-  }
+  pick_ = pick_layer(keys, values, settings_, heads_[0].plan, room);
   ranked_ = true;
 }
 

@@ -15,7 +15,7 @@ class LayerRanking final : public LayerFit {
  public:
   /// @param relative utilities over the variance of the head's values, which no scale of values changes; else as they
   /// are
-  LayerRanking(bool pooled, bool relative) : pooled_(pooled), relative_(relative) {}
+  LayerRanking(const PickSettings& settings, bool relative) : settings_(settings), relative_(relative) {}
 
   /// A head, in order: what its residuals are worth, and in its plan what it brings along. @param bare of one head
   /// @return its number
@@ -26,15 +26,21 @@ class LayerRanking final : public LayerFit {
 
  private:
   struct Head {
-    Head(const BytePlan& its_plan, std::vector<uint8_t> anchors, std::vector<float> key, std::vector<float> value)
-        : plan(its_plan), is_anchor(std::move(anchors)), key_utility(std::move(key)), value_utility(std::move(value)) {}
+    Head(const BytePlan& its_plan, std::vector<uint8_t> anchors, std::vector<float> key, std::vector<float> value,
+         std::vector<float> cosine)
+        : plan(its_plan),
+          is_anchor(std::move(anchors)),
+          key_utility(std::move(key)),
+          value_utility(std::move(value)),
+          key_cosine(std::move(cosine)) {}
     BytePlan plan;
     std::vector<uint8_t> is_anchor;
-    std::vector<float> key_utility, value_utility;
+    std::vector<float> key_utility, value_utility, key_cosine;
   };
   void rank();
 
-  bool pooled_, relative_, ranked_ = false;
+  PickSettings settings_;
+  bool relative_, ranked_ = false;
   std::vector<Head> heads_;
   ResidualPick pick_;  ///< masks of all heads
 };

@@ -61,12 +61,12 @@ void softmax(const float* logits, int64_t n_seen, float* weights) {
 
 }  // namespace
 
-Result<Observed> observe(const HeadTokens& head, const LayerTokens& tokens, Stream& stream) {
+Result<Observed> observe(const HeadTokens& head, const LayerTokens& tokens, bool with_outputs, Stream& stream) {
   const int64_t n = head.key.dim(0), d = head.key.dim(1), m = head.q.dim(0);
   Observed seen;
   VESTIGE_TRY(score_keys(head, tokens, &seen.logits, stream));
   seen.weights.assign(static_cast<size_t>(m * n), 0.0f);
-  seen.outputs.resize(static_cast<size_t>(m * d));
+  seen.outputs.resize(static_cast<size_t>(with_outputs ? m * d : 0));
   for (int64_t w = 0; w < m; ++w) {
     const int64_t position = tokens.q_positions.as<int32_t>()[w];
     if (position < 0 || position >= n) {
@@ -75,6 +75,7 @@ Result<Observed> observe(const HeadTokens& head, const LayerTokens& tokens, Stre
     }
     float* weights = seen.weights.data() + w * n;
     softmax(seen.logits.data() + w * n, position + 1, weights);
+    if (!with_outputs) continue;
     std::vector<double> out(static_cast<size_t>(d), 0.0);
     for (int64_t t = 0; t <= position; ++t) {
       const auto a = static_cast<double>(weights[t]);
@@ -87,6 +88,15 @@ Result<Observed> observe(const HeadTokens& head, const LayerTokens& tokens, Stre
       seen.outputs[static_cast<size_t>(w * d + j)] = static_cast<float>(out[static_cast<size_t>(j)]);
   }
   return seen;
+}
+
+void forget_near(int64_t n_near, const LayerTokens& tokens, Observed* seen) {
+  const int64_t n = tokens.heads[0].key.dim(0), m = tokens.q_positions.dim(0), n_cut = std::min(n_near, n / 4);
+  for (int64_t w = 0; w < m; ++w) {
+    const int64_t n_seen = tokens.q_positions.as<int32_t>()[w] + 1;
+    float* weights = seen->weights.data() + w * n;
+    std::fill(weights + std::max<int64_t>(0, n_seen - n_cut), weights + n_seen, 0.0f);
+  }
 }
 
 std::vector<float> mean_weights(const Observed& seen, int64_t m, int64_t n_tokens, int64_t n) {

@@ -11,11 +11,16 @@ namespace vestige::anchor {
 struct Observed {
   std::vector<float> logits;   ///< [m, n_tokens], scale included
   std::vector<float> weights;  ///< [m, n_tokens] softmax over the tokens up to the query's position; 0 behind it
-  std::vector<float> outputs;  ///< [m, d]
+  std::vector<float> outputs;  ///< [m, d], or empty
 };
 
+/// @param with_outputs they take most of the time
 /// @return InvalidArgument if a position is outside the tokens
-Result<Observed> observe(const HeadTokens& head, const LayerTokens& tokens, Stream& stream);
+Result<Observed> observe(const HeadTokens& head, const LayerTokens& tokens, bool with_outputs, Stream& stream);
+
+/// Weights of rows this near to a query become 0 (outputs stay), a quarter of the tokens at most: whoever asks later is
+/// farther away from almost all rows.
+void forget_near(int64_t n_near, const LayerTokens& tokens, Observed* seen);
 
 /// Mean over the queries of the weight of each of the first n tokens: what chooses anchors, once pooled.
 std::vector<float> mean_weights(const Observed& seen, int64_t m, int64_t n_tokens, int64_t n);

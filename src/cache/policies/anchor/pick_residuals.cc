@@ -52,6 +52,21 @@ std::vector<std::vector<uint64_t>> pick_residuals(std::span<const SideUtility> h
   return masks;
 }
 
+namespace {
+
+std::vector<std::vector<uint64_t>> farthest_keys(std::span<const SideUtility> keys, int64_t n) {
+  std::vector<std::vector<float>> distance;
+  std::vector<SideUtility> by_distance;
+  for (const SideUtility& head : keys) {
+    std::vector<float>& far = distance.emplace_back();
+    for (const float cosine : head.cosine) far.push_back(1 - cosine);
+    by_distance.push_back({far, head.is_anchor});
+  }
+  return pick_residuals(by_distance, n);
+}
+
+}  // namespace
+
 ResidualPick pick_pooled(std::span<const SideUtility> keys, std::span<const SideUtility> values, const BytePlan& plan,
                          int64_t n_bytes) {
   std::vector<Candidate> all;
@@ -65,6 +80,32 @@ ResidualPick pick_pooled(std::span<const SideUtility> keys, std::span<const Side
     set(c.side == 0 ? &pick.key : &pick.value, c);
   }
   return pick;
+}
+
+ResidualPick pick_layer(std::span<const SideUtility> keys, std::span<const SideUtility> values,
+                        const PickSettings& settings, const BytePlan& plan, const PickRoom& room) {
+  int64_t n_key = room.n_key, n_value = room.n_value;
+  std::vector<std::vector<float>> raised;
+  std::vector<SideUtility> ranked(keys.begin(), keys.end());
+  if (settings.key_share > 0) {
+    const auto share = static_cast<int64_t>(settings.key_share * static_cast<double>(room.n_bytes));
+    const int64_t n_sure = share / plan.key_residual_bytes();
+    const std::vector<std::vector<uint64_t>> sure = farthest_keys(keys, n_sure);
+    int64_t n_set = 0;
+    for (size_t h = 0; h < keys.size(); ++h) {
+      std::vector<float>& utility = raised.emplace_back(keys[h].utility.begin(), keys[h].utility.end());
+      for (size_t t = 0; t < utility.size(); ++t) {
+        if ((sure[h][t / 64] >> (t % 64) & 1) == 0) continue;
+        utility[t] = HUGE_VALF;
+        ++n_set;
+      }
+      ranked[h].utility = utility;
+    }
+    n_key = std::max(n_key, n_set);
+    n_value = std::min(n_value, (room.n_bytes - n_key * plan.key_residual_bytes()) / plan.value_residual_bytes());
+  }
+  if (settings.pooled) return pick_pooled(ranked, values, plan, room.n_bytes);
+  return {pick_residuals(ranked, n_key), pick_residuals(values, n_value)};
 }
 
 }  // namespace vestige::anchor

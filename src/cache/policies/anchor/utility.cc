@@ -57,10 +57,11 @@ void random(const HeadView& head, std::span<float> key, std::span<float> value) 
 }
 
 constexpr UtilityRule kRules[] = {
-    {"first_order", "squared output error to first order in the logit error", "AnchorKV, Eq. 6", first_order},
-    {"one_token", "the same with the softmax's exact answer to one moved logit", "ours", one_token},
-    {"query_free", "no weights: what a query that attends the token would lose; for blind use", "ours", query_free},
-    {"random", "drawn from the seed: the control", "AnchorKV, ablation", random},
+    {"first_order", "squared output error to first order in the logit error", "AnchorKV, Eq. 6", true, first_order},
+    {"one_token", "the same with the softmax's exact answer to one moved logit", "ours", true, one_token},
+    {"query_free", "no weights: what a query that attends the token would lose; for blind use", "ours", false,
+     query_free},
+    {"random", "drawn from the seed: the control", "AnchorKV, ablation", false, random},
 };
 
 }  // namespace

@@ -31,6 +31,7 @@ struct UtilityRule {
   const char* name;
   const char* sentence;
   const char* source;
+  bool weighs;  ///< reads weight, logit_error and value_spread; else they may be empty
   /// key, value: [n], out.
   void (*score)(const HeadView& head, std::span<float> key, std::span<float> value);
 };
