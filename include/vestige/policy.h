@@ -212,6 +212,8 @@ class CachePolicy {
   /// @param first_position   position of the block's first row
   virtual Status score_block(const ConstTensorView& content, const ConstTensorView& branch, int64_t first_position,
                              const TensorView& score, Stream& stream) const = 0;
+  /// Whether a row's score is its position: the sinks and the last rows are kept. A file is held to it. Default: no.
+  virtual bool scores_by_position() const { return false; }
   virtual ObservedQueries observes() const;
   /// Tokens, counted from the document's end, whose queries the scorer wants; INT64_MAX = all of them.
   virtual int64_t n_observed() const;

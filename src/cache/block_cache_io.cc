@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "cache/block_cache.h"
+#include "cache/kept_window.h"
 
 namespace vestige {
 
@@ -73,6 +74,26 @@ Result<KeepShare> read_share(const std::string& prefix, const TensorSource& sour
                    static_cast<long long>(share[0]), static_cast<long long>(share[1]), INT32_MAX, INT32_MAX);
 }
 
+/// Rows kept by their place: indexes count on it, and the scores decide about the blocks to come.
+Status check_positions(const std::string& prefix, const KeptRows& kept, const Buffer& scores, int64_t n_closed,
+                       const CachePolicy& policy, bool dropped) {
+  const int64_t n_sinks = std::min<int64_t>(policy.config().n_sinks, n_closed);
+  const int64_t window = std::max(n_sinks, n_closed - policy.n_keep(n_closed));
+  if (!is_kept_window(kept.id_span(), n_sinks, window, n_closed)) {
+    return data_loss("%skept_ids: want the first %lld of %lld rows and those from %lld on with policy %s",
+                     prefix.c_str(), static_cast<long long>(n_sinks), static_cast<long long>(n_closed),
+                     static_cast<long long>(window), policy.config().name.c_str());
+  }
+  const float* score = reinterpret_cast<const float*>(scores.data());
+  for (int64_t i = 0; i < (dropped ? kept.n_kept() : n_closed); ++i) {
+    const int64_t row = dropped ? kept.ids()[i] : i;
+    if (score[i] == static_cast<float>(row)) continue;
+    return data_loss("%sscore of row %lld = %g, want its position with policy %s", prefix.c_str(),
+                     static_cast<long long>(row), double(score[i]), policy.config().name.c_str());
+  }
+  return {};
+}
+
 /// Whether the file says that archived rows were dropped.
 Result<bool> read_dropped(const std::string& prefix, const TensorSource& source, const int64_t* counts) {
   const auto view = source.get(prefix + "dropped", DType::kI64, {1});
@@ -109,6 +130,9 @@ Status BlockCache::load_parts(const std::string& prefix, const TensorSource& sou
   VESTIGE_TRY(check_sinks(prefix, kept, policy_->config().n_sinks));
   VESTIGE_ASSIGN(Buffer scores,
                  load_scores(prefix + (dropped ? "kept_score" : "score"), source, dropped ? counts[2] : counts[0]));
+  if (policy_->scores_by_position()) {
+    VESTIGE_TRY(check_positions(prefix, kept, scores, counts[0], *policy_, dropped));
+  }
   std::unique_ptr<RecallIndex> index = policy_->create_index(layout_, rotation_);
   if (index != nullptr) VESTIGE_TRY(index->load(prefix, source, counts[0]));
   if (dropped && (index == nullptr || !index->replaces_rows())) {

@@ -9,6 +9,11 @@
 
 namespace vestige {
 
+/// Rows that are all there.
+inline ClosedBlock whole_rows(const RowPages& rows) {
+  return {.rows = rows, .first_row = 0, .held = {}, .held_ids = {}, .kept_ids = {}};
+}
+
 /// The row at position u, content then branch, into [d_row].
 /// @return Internal if it is neither in the block nor held
 template <class T>

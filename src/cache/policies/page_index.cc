@@ -109,6 +109,7 @@ class PagePolicy final : public ConfiguredPolicy {
                      Stream&) const override {
     return score_by_position(first_position, score);
   }
+  bool scores_by_position() const override { return true; }
   std::unique_ptr<RecallIndex> create_index(const RowLayout& layout, const KeyRotation&) const override {
     if (config().ratio == 1 || settings_.max_recall == 0) return nullptr;
     return std::make_unique<PageIndex>(layout, config().block_rows, settings_);

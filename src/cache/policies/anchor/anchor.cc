@@ -26,6 +26,7 @@ class AnchorPolicy final : public ConfiguredPolicy {
                      Stream&) const override {
     return score_by_position(first_position, score);
   }
+  bool scores_by_position() const override { return true; }
   std::unique_ptr<RecallIndex> create_index(const RowLayout& layout, const KeyRotation& rotation) const override {
     if (config().ratio == 1) return nullptr;
     return std::make_unique<anchor::AnchorIndex>(layout, rotation, settings_);

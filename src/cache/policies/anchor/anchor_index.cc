@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "cache/kept_window.h"
 #include "cache/key_turn.h"
 #include "cache/left_rows.h"
 #include "cache/policies/anchor/draw.h"
@@ -16,9 +17,6 @@ namespace {
 
 constexpr int64_t kObserved = 32;      // last tokens whose queries rank rows: the paper's observation window
 constexpr int64_t kFewestWanted = 32;  // anchors
-
-/// Rows that are all there.
-ClosedBlock whole(const RowPages& rows) { return {.rows = rows, .held = {}, .held_ids = {}, .kept_ids = {}}; }
 
 CodeLayout layout_of(bool lean, int64_t n_anchors) { return lean ? lean_layout(n_anchors) : paper_layout(); }
 
@@ -125,7 +123,7 @@ Result<std::unique_ptr<AnchorIndex::Gathered>> AnchorIndex::gather(const ClosedB
 }
 
 Result<std::unique_ptr<AnchorIndex::Gathered>> AnchorIndex::gather_all(const RecallFit& fit) const {
-  return gather(whole(fit.rows), settings_.n_sinks, fit.n_closed - settings_.window, fit.rows.n_rows, &fit);
+  return gather(whole_rows(fit.rows), settings_.n_sinks, fit.n_closed - settings_.window, fit.rows.n_rows, &fit);
 }
 
 Status AnchorIndex::prepare_fit(const RecallFit& fit, Stream& stream) {
@@ -161,7 +159,7 @@ Status AnchorIndex::fit(const RecallFit& fit, Stream& stream) {
     segment.code.value.slot.shrink_to_fit();
     n_coded = fit.n_closed - settings_.window;
   }
-  VESTIGE_ASSIGN(const float norm, norm_over(whole(fit.rows), 0, fit.n_closed));
+  VESTIGE_ASSIGN(const float norm, norm_over(whole_rows(fit.rows), 0, fit.n_closed));
   max_norm_ = norm;
   segments_ = std::move(segments);
   n_closed_ = fit.n_closed;
@@ -187,7 +185,8 @@ Status AnchorIndex::add_block(const ClosedBlock& rows, int64_t n_closed, Stream&
 
 // Block by block, so that it does not matter how many of them one call brings.
 Status AnchorIndex::extend(const RowPages& rows, int64_t n_closed, Stream& stream) {
-  while (ready_ && n_closed_ < n_closed) VESTIGE_TRY(add_block(whole(rows), n_closed_ + settings_.block_rows, stream));
+  while (ready_ && n_closed_ < n_closed)
+    VESTIGE_TRY(add_block(whole_rows(rows), n_closed_ + settings_.block_rows, stream));
   return {};
 }
 
@@ -208,22 +207,12 @@ Status AnchorIndex::recall(const RecallStep& step, Stream& stream) {
     return internal_error("recall over %lld closed rows, the index has %lld", static_cast<long long>(step.n_closed),
                           static_cast<long long>(n_closed_));
   }
-  VESTIGE_TRY(check_kept(step.kept_ids, step.n_closed));
+  if (n_checked_ != n_closed_ && !is_kept_window(step.kept_ids, settings_.n_sinks, n_coded_, n_closed_)) {
+    return internal_error("a closed row is kept and coded, or neither");
+  }
+  n_checked_ = n_closed_;
   *step.n_ids.as<int32_t>() = *step.n_fired.as<int32_t>() = 0;
   step.n_stage.as<int64_t>()[0] = n_coded_ - settings_.n_sinks;
-  return {};
-}
-
-// Which rows are kept follows from how many are closed: the sinks, and those behind the coded ones.
-Status AnchorIndex::check_kept(std::span<const int32_t> ids, int64_t n_closed) {
-  if (n_checked_ == n_closed) return {};
-  const auto n_sinks = static_cast<size_t>(settings_.n_sinks);
-  bool right = static_cast<int64_t>(ids.size()) == settings_.n_sinks + n_closed - n_coded_;
-  for (size_t i = 0; right && i < ids.size(); ++i) {
-    right = ids[i] == static_cast<int64_t>(i) + (i < n_sinks ? 0 : n_coded_ - settings_.n_sinks);
-  }
-  if (!right) return internal_error("a closed row is kept and coded, or neither");
-  n_checked_ = n_closed;
   return {};
 }
 

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -88,7 +87,6 @@ class AnchorIndex final : public RecallIndex {
   void add_queries(const RecallFit& fit, Gathered* to) const;
   void add_directions(Gathered* to) const;
   Result<CodedLayer> code_all(const RecallFit& fit, const Gathered& rows, Stream& stream);
-  Status check_kept(std::span<const int32_t> ids, int64_t n_closed);
   Status add_block(const ClosedBlock& rows, int64_t n_closed, Stream& stream);
   Result<float> norm_over(const ClosedBlock& rows, int64_t begin, int64_t end) const;
   Status load_segment(const std::string& prefix, const TensorSource& source, const int64_t* sizes);

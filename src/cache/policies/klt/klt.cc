@@ -15,12 +15,15 @@ class KltPolicy final : public ConfiguredPolicy {
   KltPolicy(PolicyConfig config, const klt::IndexSettings& settings)
       : ConfiguredPolicy(std::move(config)), settings_(settings) {}
 
-  /// None but the sinks: the ratio is that of the codes.
-  int64_t n_keep(int64_t n_closed) const override { return config().ratio == 1 ? n_closed : 0; }
+  /// The window: the ratio is that of the codes.
+  int64_t n_keep(int64_t n_closed) const override {
+    return config().ratio == 1 ? n_closed : std::min(n_closed, settings_.window);
+  }
   Status score_block(const ConstTensorView&, const ConstTensorView&, int64_t first_position, const TensorView& score,
                      Stream&) const override {
     return score_by_position(first_position, score);
   }
+  bool scores_by_position() const override { return true; }
   std::unique_ptr<RecallIndex> create_index(const RowLayout& layout, const KeyRotation& rotation) const override {
     if (config().ratio == 1) return nullptr;
     return std::make_unique<klt::KltIndex>(layout, rotation, settings_);
@@ -54,6 +57,7 @@ PolicyInfo klt_info() {
           "our own: a Karhunen-Loeve transform in the metric of the document's queries, reverse water-filling",
           {
               {"key_weight", 4, 0.01, 100, "what an error of a key counts against one of a value"},
+              {"window", 32, 0, 4096, "last closed rows, kept exact beyond the ratio, for text that goes on"},
               {"near", 128, 0, 4096,
                "rows this near to a query do not count: those of a question are in the tail; 0 for text that goes on"},
           }};
@@ -62,15 +66,18 @@ PolicyInfo klt_info() {
 Result<std::shared_ptr<const CachePolicy>> create_klt(const PolicyConfig& config, const RowLayout& layout) {
   VESTIGE_ASSIGN(PolicyConfig complete, complete_config(config, klt_info()));
   VESTIGE_TRY(check_layout(layout));
+  VESTIGE_ASSIGN(const int32_t window, whole_setting(complete, "window"));
   const int32_t fewest = 16;  // rows of a block that are coded
-  if (complete.n_sinks > complete.block_rows - fewest) {
-    return invalid_argument("n_sinks = %d, want at most block_rows - %d = %d with policy klt", complete.n_sinks, fewest,
-                            complete.block_rows - fewest);
+  const int32_t most = complete.block_rows - window - fewest;
+  if (complete.n_sinks > most) {
+    return invalid_argument("n_sinks = %d, want at most block_rows - window - %d = %d with policy klt",
+                            complete.n_sinks, fewest, most);
   }
   VESTIGE_ASSIGN(const int32_t n_near, whole_setting(complete, "near"));
   const klt::IndexSettings settings = {.ratio = complete.ratio,
                                        .block_rows = complete.block_rows,
                                        .n_sinks = complete.n_sinks,
+                                       .window = window,
                                        .weighting = {complete.settings.at("key_weight"), n_near}};
   return std::shared_ptr<const CachePolicy>(std::make_shared<KltPolicy>(std::move(complete), settings));
 }

@@ -4,8 +4,9 @@
 #include <cmath>
 #include <limits>
 
-#include "backend/ops/row_access.h"
+#include "cache/kept_window.h"
 #include "cache/key_turn.h"
+#include "cache/left_rows.h"
 #include "vestige/ops.h"
 
 namespace vestige::klt {
@@ -26,14 +27,14 @@ double SharedBudget::price() {
   return price_ = find_price(variances, budget);
 }
 
-HeadRows KltIndex::gather(const RowPages& rows, int64_t first, int64_t end) const {
+Result<HeadRows> KltIndex::gather(const ClosedBlock& rows, int64_t first, int64_t end) const {
   HeadRows out;
   out.n = end - first;
   out.d = d();
   std::vector<float> row(static_cast<size_t>(2 * d()));
   const auto middle = row.begin() + d();
   for (int64_t u = first; u < end; ++u) {
-    load_row(rows, u, row.data());
+    VESTIGE_TRY(load_left_row(rows, u, row.data()));
     out.value.insert(out.value.end(), row.begin(), middle);
     out.key.insert(out.key.end(), middle, row.end());
   }
@@ -54,11 +55,10 @@ void KltIndex::see_norms(const HeadRows& rows) {
 
 Result<SharedBudget::Head> KltIndex::transform_of(const RecallFit& fit, Stream& stream) const {
   SharedBudget::Head head;
-  const int64_t n = fit.n_closed - settings_.n_sinks;
+  const int64_t n_end = coded_end(fit.n_closed), n = n_end - settings_.n_sinks;
   head.budget_bytes = double(n * layout_.d_row() * 2) / settings_.ratio;
-  const HeadRows rows = gather(fit.rows, 0, fit.rows.n_rows);
-  VESTIGE_ASSIGN(head.transform,
-                 fit_head(fit, rows, settings_.n_sinks, fit.n_closed, rotation_, settings_.weighting, stream));
+  VESTIGE_ASSIGN(const HeadRows rows, gather(whole_rows(fit.rows), 0, fit.rows.n_rows));
+  VESTIGE_ASSIGN(head.transform, fit_head(fit, rows, settings_.n_sinks, n_end, rotation_, settings_.weighting, stream));
   return head;
 }
 
@@ -76,8 +76,8 @@ Status KltIndex::prepare_fit(const RecallFit& fit, Stream& stream) {
 Status KltIndex::settle(const HeadTransform& transform, const RowPages& rows, int64_t n_closed, double price,
                         Stream& stream) {
   const BitPlan plan = plan_bits(transform.variance, price);
-  const HeadRows all = gather(rows, 0, n_closed);
-  const HeadRows coded = coded_rows(all, settings_.n_sinks, n_closed - settings_.n_sinks, rotation_);
+  VESTIGE_ASSIGN(const HeadRows all, gather(whole_rows(rows), 0, n_closed));
+  const HeadRows coded = coded_rows(all, settings_.n_sinks, coded_end(n_closed) - settings_.n_sinks, rotation_);
   VESTIGE_ASSIGN(CodedHead head, code_head(transform, plan, coded, stream));
   head_ = std::move(head);
   max_norm_ = 0;
@@ -106,19 +106,24 @@ Status KltIndex::fit(const RecallFit& fit, Stream& stream) {
                 stream);
 }
 
-Status KltIndex::add(HeadRows rows, Stream& stream) {
-  turn_keys(rows.key.data(), rows.n, d(), rotation_, n_closed_, 1, -1);
-  VESTIGE_TRY(head_.append(rows, stream));
-  see_norms(rows);
-  n_closed_ += rows.n;
+// The window moves on: what leaves it is coded, the block's last rows are not yet.
+Status KltIndex::add(const ClosedBlock& rows, Stream& stream) {
+  const int64_t first = coded_end(n_closed_), n_closed = n_closed_ + settings_.block_rows;
+  VESTIGE_ASSIGN(const HeadRows all, gather(rows, first, n_closed));
+  HeadRows coded = all;
+  coded.n = coded_end(n_closed) - first;
+  coded.key.resize(static_cast<size_t>(coded.n * d()));
+  coded.value.resize(coded.key.size());
+  turn_keys(coded.key.data(), coded.n, d(), rotation_, first, 1, -1);
+  VESTIGE_TRY(head_.append(coded, stream));
+  see_norms(all);
+  n_closed_ = n_closed;
   return {};
 }
 
 // Block by block, so that it does not matter how many of them one call brings.
 Status KltIndex::extend(const RowPages& rows, int64_t n_closed, Stream& stream) {
-  while (ready_ && n_closed_ < n_closed) {
-    VESTIGE_TRY(add(gather(rows, n_closed_, n_closed_ + settings_.block_rows), stream));
-  }
+  while (ready_ && n_closed_ < n_closed) VESTIGE_TRY(add(whole_rows(rows), stream));
   return {};
 }
 
@@ -127,7 +132,7 @@ Status KltIndex::extend_dropped(const ClosedBlock& block, Stream& stream) {
     return internal_error("klt: a block from row %lld, want %lld", static_cast<long long>(block.first_row),
                           static_cast<long long>(n_closed_));
   }
-  return add(gather(block.rows, 0, block.rows.n_rows), stream);
+  return add(block, stream);
 }
 
 Status KltIndex::recall(const RecallStep& step, Stream& stream) {
@@ -140,11 +145,14 @@ Status KltIndex::recall(const RecallStep& step, Stream& stream) {
                            .scale = step.scale};
     VESTIGE_TRY(this->fit(fit, stream));
   }
-  if (n_closed_ != step.n_closed || static_cast<int64_t>(step.kept_ids.size()) != settings_.n_sinks) {
-    return internal_error("recall over %lld closed rows and %zu kept, the index has %lld and %lld",
-                          static_cast<long long>(step.n_closed), step.kept_ids.size(),
-                          static_cast<long long>(n_closed_), static_cast<long long>(settings_.n_sinks));
+  if (n_closed_ != step.n_closed) {
+    return internal_error("recall over %lld closed rows, the index has %lld", static_cast<long long>(step.n_closed),
+                          static_cast<long long>(n_closed_));
   }
+  if (n_checked_ != n_closed_ && !is_kept_window(step.kept_ids, settings_.n_sinks, coded_end(n_closed_), n_closed_)) {
+    return internal_error("a closed row is kept and coded, or neither");
+  }
+  n_checked_ = n_closed_;
   *step.n_ids.as<int32_t>() = *step.n_fired.as<int32_t>() = 0;
   step.n_stage.as<int64_t>()[0] = head_.n_rows;
   return {};

@@ -1,7 +1,7 @@
 #pragma once
 
-// Closed rows of one key-value head as transform codes, all of them but the sinks; and the budget that the heads and
-// layers of a sequence share. Source: docs/policies/klt.md.
+// Closed rows of one key-value head as transform codes, all of them but the sinks and the window; and the budget that
+// the heads and layers of a sequence share. Source: docs/policies/klt.md.
 
 #include <cstdint>
 #include <string>
@@ -16,6 +16,7 @@ struct IndexSettings {
   double ratio = 20;
   int32_t block_rows = 4096;
   int64_t n_sinks = 4;  ///< first rows, not coded
+  int64_t window = 32;  ///< last closed rows, not coded yet
   Weighting weighting;  ///< of errors
 };
 
@@ -61,12 +62,13 @@ class KltIndex final : public RecallIndex {
 
  private:
   int64_t d() const { return layout_.d_content; }
-  HeadRows gather(const RowPages& rows, int64_t first, int64_t end) const;
+  int64_t coded_end(int64_t n_closed) const { return n_closed - settings_.window; }
+  Result<HeadRows> gather(const ClosedBlock& rows, int64_t first, int64_t end) const;
   Result<SharedBudget::Head> transform_of(const RecallFit& fit, Stream& stream) const;
-  /// Codes rows [n_sinks, n_closed) by the transform at a price.
+  /// Codes rows [n_sinks, coded_end(n_closed)) by the transform at a price.
   Status settle(const HeadTransform& transform, const RowPages& rows, int64_t n_closed, double price, Stream& stream);
-  /// @param rows of positions n_closed_ on, keys as they are cached
-  Status add(HeadRows rows, Stream& stream);
+  /// One more block. @param rows those of the window and the block's
+  Status add(const ClosedBlock& rows, Stream& stream);
   void see_norms(const HeadRows& rows);
 
   RowLayout layout_;
@@ -74,6 +76,7 @@ class KltIndex final : public RecallIndex {
   IndexSettings settings_;
   bool ready_ = false;
   int64_t n_closed_ = 0;
+  int64_t n_checked_ = -1;  ///< closed rows when kept and coded rows were last held against each other
   CodedHead head_;
   LayerFit* prepared_by_ = nullptr;  ///< between prepare_fit() and fit(), which knows the head there by this number
   size_t prepared_as_ = 0;

@@ -73,16 +73,16 @@ Status KltIndex::load(const std::string& prefix, const TensorSource& source, int
   const uint8_t ready = *flag.as<uint8_t>();
   if (ready > 1) return data_loss("%sindex_ready = %d, want 0 or 1", prefix.c_str(), ready);
   if (ready == 1) {
-    if (n_closed <= settings_.n_sinks) {
+    if (coded_end(n_closed) <= settings_.n_sinks) {
       return data_loss("%sindex_ready = 1 with %lld closed rows, want more than %lld", prefix.c_str(),
-                       static_cast<long long>(n_closed), static_cast<long long>(settings_.n_sinks));
+                       static_cast<long long>(n_closed), static_cast<long long>(settings_.n_sinks + settings_.window));
     }
     VESTIGE_ASSIGN(const ConstTensorView norm, source.get(prefix + "klt_norm", DType::kF32, {1}));
     std::memcpy(&loaded.max_norm_, norm.data, sizeof(float));
     if (!(loaded.max_norm_ >= 0)) return data_loss("%sklt_norm: want 0 or more", prefix.c_str());
     CodedHead& head = loaded.head_;
     head.d = d();
-    head.n_rows = n_closed - settings_.n_sinks;
+    head.n_rows = coded_end(n_closed) - settings_.n_sinks;
     for (size_t s = 0; s < 2; ++s) VESTIGE_TRY(load_side(prefix + kSide[s], source, d(), &head.side[s]));
     VESTIGE_ASSIGN(const ConstTensorView limits, source.get(prefix + "klt_limits", DType::kF32, {kClasses - 1}));
     std::memcpy(head.limits.data(), limits.data, sizeof head.limits);

@@ -13,6 +13,7 @@ class StreamingPolicy final : public ConfiguredPolicy {
                      Stream&) const override {
     return score_by_position(first_position, score);
   }
+  bool scores_by_position() const override { return true; }
 };
 
 }  // namespace
