@@ -207,7 +207,8 @@ TEST(AnchorPolicy, RefusesLayouts) {
     EXPECT_NE(made.status().message().find(word), std::string::npos) << made.status().message();
   };
   const auto nothing = [](PolicyConfig&) {};
-  refused({512, 64, DType::kBF16}, "one-sided", nothing);
+  refused({508, 64, DType::kBF16}, "multiples of 8", nothing);
+  refused({512, 64, DType::kBF16}, "at most 52.0", [](PolicyConfig& c) { c.ratio = 53; });
   refused({64, 32, DType::kBF16, false}, "same power of two", nothing);
   refused({96, 96, DType::kBF16, false}, "same power of two", nothing);
   refused({64, 64, DType::kBF16, false}, "at most 58.5", [](PolicyConfig& c) { c.ratio = 59; });

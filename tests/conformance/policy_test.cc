@@ -23,6 +23,7 @@ bool replaces_rows(std::string_view policy) {
 /// Why a layout is left out: codes are of keys and values of one width, or the policy is about several heads.
 bool refuses(std::string_view policy, const RowLayout& layout) {
   if (policy == "adakv") return layout.scored_content;
+  if (policy == "anchor" && layout.scored_content) return false;  // its one-sided form
   return replaces_rows(policy) && (layout.scored_content || layout.d_content != layout.d_branch);
 }
 
@@ -416,7 +417,7 @@ TEST(PolicyConfigTest, CalibratesOnWhatTheEngineKeeps) {
 
 TEST(PolicyConfigTest, RefusesSettingsOutOfRange) {
   for (const PolicyInfo& info : policy_infos()) {
-    RowLayout layout = {48, 16, DType::kF32};
+    RowLayout layout = {96, 16, DType::kF32};
     if (refuses(info.name, layout)) layout = {64, 64, DType::kF32, false};
     for (const PolicySetting& setting : info.settings) {
       for (double value : {setting.min - 1, setting.max + 1, static_cast<double>(NAN)}) {

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "cache/policies/anchor/anchor_index.h"
+#include "cache/policies/anchor/latent_index.h"
 #include "cache/policies/anchor/layer_ranking.h"
 #include "cache/policies/anchor/utility.h"
 #include "cache/policies/settings.h"
@@ -16,8 +17,8 @@ namespace {
 
 class AnchorPolicy final : public ConfiguredPolicy {
  public:
-  AnchorPolicy(PolicyConfig config, anchor::IndexSettings settings)
-      : ConfiguredPolicy(std::move(config)), settings_(std::move(settings)) {}
+  AnchorPolicy(PolicyConfig config, anchor::IndexSettings settings, bool latent)
+      : ConfiguredPolicy(std::move(config)), settings_(std::move(settings)), latent_(latent) {}
 
   /// The window: the ratio is that of the codes.
   int64_t n_keep(int64_t n_closed) const override {
@@ -30,18 +31,20 @@ class AnchorPolicy final : public ConfiguredPolicy {
   bool scores_by_position() const override { return true; }
   std::unique_ptr<RecallIndex> create_index(const RowLayout& layout, const KeyRotation& rotation) const override {
     if (config().ratio == 1) return nullptr;
+    if (latent_) return std::make_unique<anchor::LatentIndex>(layout, settings_);
     return std::make_unique<anchor::AnchorIndex>(layout, rotation, settings_);
   }
   double coded_row_bytes(const RowLayout& layout) const override {
     return config().ratio == 1 ? 0 : double(layout.row_bytes()) / config().ratio;
   }
   std::unique_ptr<LayerFit> create_layer_fit() const override {
-    if (config().ratio == 1 || !settings_.whole_layer) return nullptr;
+    if (config().ratio == 1 || !settings_.whole_layer || latent_) return nullptr;
     return std::make_unique<anchor::LayerRanking>(settings_.pick, settings_.relative);
   }
 
  private:
   anchor::IndexSettings settings_;
+  bool latent_;  ///< the one-sided form
 };
 
 /// Blind first: what no question has to be known for.
@@ -88,10 +91,16 @@ Result<anchor::IndexSettings> read_settings(const PolicyConfig& config) {
   return s;
 }
 
+Status check_latent(const RowLayout& layout, double ratio) {
+  VESTIGE_TRY(anchor::check_latent_layout(layout));
+  const double highest = anchor::highest_latent_ratio(layout);
+  if (ratio <= highest) return {};
+  return invalid_argument("ratio = %g, want at most %.1f for policy anchor with latent rows of %d + %d", ratio,
+                          std::floor(highest * 10) / 10, layout.d_content, layout.d_branch);
+}
+
 Status check_layout(const RowLayout& layout, const anchor::IndexSettings& s) {
-  if (layout.scored_content) {
-    return unsupported("policy anchor codes rows [value ; key]; for latent rows its one-sided form is not built");
-  }
+  if (layout.scored_content) return check_latent(layout, s.ratio);
   const int32_t d = layout.d_content;
   if (layout.d_branch != d || d < 8 || d > 4096 || (d & (d - 1)) != 0) {
     return unsupported("policy anchor: values are %d and keys %d wide, want both the same power of two, 8 to 4096", d,
@@ -141,7 +150,8 @@ Result<std::shared_ptr<const CachePolicy>> create_anchor(const PolicyConfig& con
   VESTIGE_ASSIGN(PolicyConfig complete, complete_config(config, anchor_info()));
   VESTIGE_ASSIGN(anchor::IndexSettings settings, read_settings(complete));
   VESTIGE_TRY(check_layout(layout, settings));
-  return std::shared_ptr<const CachePolicy>(std::make_shared<AnchorPolicy>(std::move(complete), std::move(settings)));
+  return std::shared_ptr<const CachePolicy>(
+      std::make_shared<AnchorPolicy>(std::move(complete), std::move(settings), layout.scored_content));
 }
 
 }  // namespace vestige
