@@ -102,8 +102,8 @@ struct CodedPart {
   TensorView lse;      ///< [1, h] f32, -inf where there is no such row
   TensorView error;    ///< [1, h, 3] f32, as AttendCodesParams::error
   TensorView n_coded;  ///< [1] i64
-  /// [1, h] f32, out: >= || the step's output - exact output ||_2, kept and tail rows included, which takes the place of
-  /// `error`. Set to NaN before the call: `error` is all there is.
+  /// [1, h] f32, out: >= || the step's output - exact output ||_2, kept and tail rows included, which takes the place
+  /// of `error`. Set to NaN before the call: `error` is all there is.
   TensorView bound;
 };
 

@@ -121,29 +121,30 @@ Status check_layout(const RowLayout& layout, const anchor::IndexSettings& s) {
 }  // namespace
 
 PolicyInfo anchor_info() {
-  return {"anchor",
-          "attends every row by a code: its nearest anchor, a coefficient and, for some, a residual of 2 bits",
-          "AnchorKV, arXiv:2608.02901",
-          {
-              choice("utility", utility_names(), "which rows get a residual; query_free takes no weights of queries"),
-              choice("layout", {"lean", "paper"}, "bytes of a code's parts: ours, or those of the paper's Table 1"),
-              {"n_anchors", 0, 0, 65536,
-               "anchors of what is coded at a time; 0 = one for 128 rows, 32 at least, for half of the bytes at most"},
-              {"window", 32, 0, 32, "last closed rows, kept exact beyond the ratio"},
-              {"rho", 0.7, 0, 1, "share of the anchors by score; the rest as `anchors` says"},
-              choice("anchors", {"score", "kcenter", "kmeans"},
-                     "beside those by score: drawn, the rows farthest from all anchors, or the middle rows of clusters"),
-              {"near", 0, 0, 65536, "rows this near to a query have no weight in scores and utilities"},
-              {"bits", 2, 2, 4, "of a residual's coordinate: the more, the fewer residuals"},
-              {"key_share", 0, 0, 1, "of the residuals' bytes at least, for the keys that anchors miss most"},
-              choice("budget", {"relative", "absolute", "head"},
-                     "residuals of the document: the best of all heads of a layer, by error relative to a head's "
-                     "values or as it is, or of each head"),
-              choice("certificate", {"off", "on"},
-                     "a bound on the output error of every step, from bounds and sketches that take part of the bytes"),
-              {"sketch_bytes", 8, 0, 64, "bytes of a key's sketch, of those; the more, the smaller the bound"},
-              choice("pooled", {"off", "on"}, "residuals of keys and values: half each, or in one ranking by byte"),
-          }};
+  return {
+      "anchor",
+      "attends every row by a code: its nearest anchor, a coefficient and, for some, a residual of 2 bits",
+      "AnchorKV, arXiv:2608.02901",
+      {
+          choice("utility", utility_names(), "which rows get a residual; query_free takes no weights of queries"),
+          choice("layout", {"lean", "paper"}, "bytes of a code's parts: ours, or those of the paper's Table 1"),
+          {"n_anchors", 0, 0, 65536,
+           "anchors of what is coded at a time; 0 = one for 128 rows, 32 at least, for half of the bytes at most"},
+          {"window", 32, 0, 32, "last closed rows, kept exact beyond the ratio"},
+          {"rho", 0.7, 0, 1, "share of the anchors by score; the rest as `anchors` says"},
+          choice("anchors", {"score", "kcenter", "kmeans"},
+                 "beside those by score: drawn, the rows farthest from all anchors, or the middle rows of clusters"),
+          {"near", 0, 0, 65536, "rows this near to a query have no weight in scores and utilities"},
+          {"bits", 2, 2, 4, "of a residual's coordinate: the more, the fewer residuals"},
+          {"key_share", 0, 0, 1, "of the residuals' bytes at least, for the keys that anchors miss most"},
+          choice("budget", {"relative", "absolute", "head"},
+                 "residuals of the document: the best of all heads of a layer, by error relative to a head's "
+                 "values or as it is, or of each head"),
+          choice("certificate", {"off", "on"},
+                 "a bound on the output error of every step, from bounds and sketches that take part of the bytes"),
+          {"sketch_bytes", 8, 0, 64, "bytes of a key's sketch, of those; the more, the smaller the bound"},
+          choice("pooled", {"off", "on"}, "residuals of keys and values: half each, or in one ranking by byte"),
+      }};
 }
 
 Result<std::shared_ptr<const CachePolicy>> create_anchor(const PolicyConfig& config, const RowLayout& layout) {

@@ -23,8 +23,8 @@ struct IndexSettings {
   double rho = 0.7;
   AnchorRule anchors = AnchorRule::kDrawn;
   int64_t n_near = 0;
-  PickSettings pick;
-  int32_t bits = 2;  ///< of a residual's coordinate, 2 to 4
+  PickSettings pick = {};
+  int32_t bits = 2;         ///< of a residual's coordinate, 2 to 4
   bool whole_layer = true;  ///< residuals of a fit: the best of all heads of the layer, else of each head
   bool relative = true;     ///< and that by utility relative to the head's values
   std::string utility = "query_free";

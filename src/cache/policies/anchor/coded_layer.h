@@ -70,13 +70,13 @@ struct CodeSettings {
   CodeLayout layout;
   double ratio = 20;
   int64_t window = 32;
-  int64_t n_anchors = 0;  ///< a head; 0 = default_anchors()
-  double rho = 0.7;       ///< share of the selected anchors by score
+  int64_t n_anchors = 0;                    ///< a head; 0 = default_anchors()
+  double rho = 0.7;                         ///< share of the selected anchors by score
   AnchorRule anchors = AnchorRule::kDrawn;  ///< the rest
   int64_t n_near = 0;                       ///< rows this near to a query have no weight in scores and utilities
   std::string utility = "first_order";
   PickSettings pick;
-  uint64_t seed = 0;    ///< of this layer: random anchors, random utilities
+  uint64_t seed = 0;  ///< of this layer: random anchors, random utilities
   uint64_t rotation_seed = 42;
 };
 
