@@ -74,7 +74,7 @@ class SharedBudgetTest : public ::testing::Test {
   }
   void SetUp() override {
     for (uint64_t h = 0; h < 2; ++h) rows_[h] = make_rows(12 * kBlock, kShape.layout, h + 1);
-    for (size_t i = 0; i < rows_[1].size(); ++i) rows_[1][i] *= i % 64 < 32 ? 1 : 4;
+    for (size_t i = 0; i < rows_[1].size(); ++i) rows_[1][i] *= i % 64 < 32 ? 1.0f : 4.0f;
   }
 
   std::unique_ptr<Stream> s_ = make_stream();
