@@ -127,8 +127,7 @@ Result<std::vector<Arm>> parse_spec(const std::string& spec, std::span<const dou
       return invalid_argument("policy \"%s\": ratio \"%s\", want a number of at least 1", spec.c_str(), text.c_str());
     }
     if (!info.takes_ratio) {
-      return invalid_argument("policy \"%s\": %s takes no ratio, its bytes follow from its settings", spec.c_str(),
-                              name.c_str());
+      return invalid_argument("policy \"%s\": %s takes no ratio", spec.c_str(), name.c_str());
     }
     wanted = {*ratio};
   }

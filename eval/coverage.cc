@@ -75,8 +75,9 @@ Result<Rows> gather(const LayerCache& cache, const WideRows& exact, Stream& stre
   r.key_at = cache.layout().scored_begin();
   std::vector<float> coded(static_cast<size_t>(r.n * r.d));
   r.finely.resize(static_cast<size_t>(r.n));
-  VESTIGE_TRY(cache.rebuild(
-      {.rows = {coded.data(), DType::kF32, {r.n, r.d}}, .finely = {r.finely.data(), DType::kU8, {r.n}}}, stream));
+  const Status rebuilt = cache.rebuild(
+      {.rows = {coded.data(), DType::kF32, {r.n, r.d}}, .finely = {r.finely.data(), DType::kU8, {r.n}}}, stream);
+  if (!rebuilt.ok()) return rebuilt.with_context("coverage of policy " + cache.policy().config().name);
   r.coded.assign(coded.begin(), coded.end());
   const int64_t d_branch = r.d - r.d_value;
   for (int64_t t = 0; t < r.n; ++t) {

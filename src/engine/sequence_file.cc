@@ -61,7 +61,8 @@ Status Sequence::save_file(const std::string& path, const ProgressFn& progress) 
   header.model_identity = engine_.model().info().identity;
   header.model_dir = engine_.model_dir();
   header.tokenizer = engine_.tokenizer().fingerprint();
-  header.policy = policy_;
+  // With every setting, so that a later default does not change what the file means.
+  header.policy = caches_.empty() ? policy_ : caches_.front()->policy().config();
   header.n_tokens = n_tokens();
   header.cache_layers = engine_.model().info().cache_layers;
   return write_context(
@@ -71,7 +72,8 @@ Status Sequence::save_file(const std::string& path, const ProgressFn& progress) 
 Status Sequence::restore(std::shared_ptr<const ContextFile> file, const LoadOptions& options) {
   VESTIGE_TRY(prepare(options.policy.value_or(file->policy())));
   if (options.policy && n_queries_wanted() > 0) {
-    return unsupported("policy %s is fitted to the prompt's queries, which a file does not hold", policy_.name.c_str());
+    return unsupported("policy %s makes an index while a document is read, and the file has none of it",
+                       policy_.name.c_str());
   }
   const TensorSource& source = file->tensors();
   const std::vector<CacheLayer>& layers = file->cache_layers();

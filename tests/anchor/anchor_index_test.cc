@@ -209,6 +209,13 @@ TEST(AnchorPolicy, RefusesLayouts) {
   const auto nothing = [](PolicyConfig&) {};
   refused({508, 64, DType::kBF16}, "multiples of 8", nothing);
   refused({512, 64, DType::kBF16}, "at most 52.0", [](PolicyConfig& c) { c.ratio = 53; });
+  refused({512, 64, DType::kBF16}, "certificate", [](PolicyConfig& c) { c.settings["certificate"] = 1; });
+  // Unsupported: flags are checked before the rows of a model are known, and others take such a ratio.
+  PolicyConfig high;
+  high.name = "anchor";
+  high.ratio = 55;
+  EXPECT_EQ(create_policy(high, RowLayout{}).status().code(), StatusCode::kUnsupported);
+  EXPECT_TRUE(create_policy(high, {64, 64, DType::kBF16, false}).ok());
   refused({64, 32, DType::kBF16, false}, "same power of two", nothing);
   refused({96, 96, DType::kBF16, false}, "same power of two", nothing);
   refused({64, 64, DType::kBF16, false}, "at most 58.5", [](PolicyConfig& c) { c.ratio = 59; });

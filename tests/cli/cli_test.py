@@ -237,7 +237,7 @@ class CliTest(unittest.TestCase):
         done = self.run_vestige("ask", self.context, "Who?", "-n", 2, "--policy", "full", "--json")
         self.expect(done, OK)
         self.assertEqual(json.loads(done.stdout)["policy"]["name"], "full")
-        self.expect(self.run_vestige("ask", self.context, "Who?", "--policy", "vestige", "--ratio", 4), INPUT, "queries")
+        self.expect(self.run_vestige("ask", self.context, "Who?", "--policy", "vestige", "--ratio", 4), INPUT, "index")
         self.expect(self.run_vestige("ask", self.context, "Who?", "--policy", "vestige"), OK)
 
     def test_generate(self):

@@ -154,6 +154,19 @@ TEST_F(KltTest, DamagedCodesAreRefused) {
   EXPECT_EQ(load(bad), StatusCode::kDataLoss);
 }
 
+TEST_F(KltTest, RefusesWindowsBeyondABlock) {
+  PolicyConfig config;
+  config.name = "klt";
+  config.block_rows = kBlock;
+  config.settings["window"] = kBlock - 15;
+  // Of any rows: flags are checked before those of a model are known.
+  for (const RowLayout& layout : {kShape.layout, RowLayout{}}) {
+    const Status status = create_policy(config, layout).status();
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    EXPECT_NE(status.message().find("klt.window = 49, want at most"), std::string::npos) << status.message();
+  }
+}
+
 TEST_F(KltTest, RefusesLayouts) {
   PolicyConfig config;
   config.name = "klt";

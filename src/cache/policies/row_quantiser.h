@@ -17,7 +17,8 @@ class RowQuantiser {
   virtual int64_t group_bytes() const = 0;  ///< all of them: codes, scales, minima
   /// @param rows  [n, 2 d] f32, finite, n a multiple of group_rows()
   /// @param codes [n / group_rows(), group_bytes()] u8, out
-  /// @return InvalidArgument if a number is beyond what a scale can hold
+  /// @return InvalidArgument if a number is beyond what the code can hold (of rotated codes the scale ends at the
+  /// largest f16 instead)
   virtual Status encode(const ConstTensorView& rows, const TensorView& codes, Stream& stream) const = 0;
   /// @param codes [n / group_rows(), group_bytes()] u8, that passed check(). @param rows [n, 2 d] f32, out
   virtual Status decode(const ConstTensorView& codes, const TensorView& rows, Stream& stream) const = 0;

@@ -91,16 +91,18 @@ Result<anchor::IndexSettings> read_settings(const PolicyConfig& config) {
   return s;
 }
 
-Status check_latent(const RowLayout& layout, double ratio) {
+// Always Unsupported: ratios of other rows end elsewhere.
+Status check_latent(const RowLayout& layout, const anchor::IndexSettings& s) {
   VESTIGE_TRY(anchor::check_latent_layout(layout));
+  if (s.certificate) return unsupported("policy anchor: certificate = on needs rows [value ; key], not latent rows");
   const double highest = anchor::highest_latent_ratio(layout);
-  if (ratio <= highest) return {};
-  return invalid_argument("ratio = %g, want at most %.1f for policy anchor with latent rows of %d + %d", ratio,
-                          std::floor(highest * 10) / 10, layout.d_content, layout.d_branch);
+  if (s.ratio <= highest) return {};
+  return unsupported("ratio = %g, want at most %.1f for policy anchor with latent rows of %d + %d", s.ratio,
+                     std::floor(highest * 10) / 10, layout.d_content, layout.d_branch);
 }
 
 Status check_layout(const RowLayout& layout, const anchor::IndexSettings& s) {
-  if (layout.scored_content) return check_latent(layout, s.ratio);
+  if (layout.scored_content) return check_latent(layout, s);
   const int32_t d = layout.d_content;
   if (layout.d_branch != d || d < 8 || d > 4096 || (d & (d - 1)) != 0) {
     return unsupported("policy anchor: values are %d and keys %d wide, want both the same power of two, 8 to 4096", d,

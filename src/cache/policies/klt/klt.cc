@@ -58,22 +58,25 @@ PolicyInfo klt_info() {
           {
               {"key_weight", 4, 0.01, 100, "what an error of a key counts against one of a value"},
               {"window", 32, 0, 4096, "last closed rows, kept exact beyond the ratio, for text that goes on"},
-              {"near", 128, 0, 4096,
-               "rows this near to a query do not count: those of a question are in the tail; 0 for text that goes on"},
+              {"near", 128, 0, 4096, "rows this near to a query do not count: those of a question are in the tail"},
           }};
 }
 
 Result<std::shared_ptr<const CachePolicy>> create_klt(const PolicyConfig& config, const RowLayout& layout) {
   VESTIGE_ASSIGN(PolicyConfig complete, complete_config(config, klt_info()));
-  VESTIGE_TRY(check_layout(layout));
   VESTIGE_ASSIGN(const int32_t window, whole_setting(complete, "window"));
   const int32_t fewest = 16;  // rows of a block that are coded
   const int32_t most = complete.block_rows - window - fewest;
+  if (most < 0) {
+    return invalid_argument("klt.window = %d, want at most block_rows - %d = %d", window, fewest,
+                            complete.block_rows - fewest);
+  }
   if (complete.n_sinks > most) {
     return invalid_argument("n_sinks = %d, want at most block_rows - window - %d = %d with policy klt",
                             complete.n_sinks, fewest, most);
   }
   VESTIGE_ASSIGN(const int32_t n_near, whole_setting(complete, "near"));
+  VESTIGE_TRY(check_layout(layout));
   const klt::IndexSettings settings = {.ratio = complete.ratio,
                                        .block_rows = complete.block_rows,
                                        .n_sinks = complete.n_sinks,
