@@ -8,8 +8,8 @@
 
 namespace vestige::eval {
 
-/// As measure_fidelity(). @return Unsupported for policies that leave rows out
-Result<Numbers> measure_coverage(Context& arm, Context& full, const Reading& reading, Stream& stream);
+/// Of an arm's cache. @return Unsupported for policies that leave rows out, or whose codes are not read back as rows
+Result<Numbers> measure_coverage(Context& arm, const Reading& reading, Stream& stream);
 
 /// The two verdicts that such numbers hold, in words.
 struct CoverageVerdicts {

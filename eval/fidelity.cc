@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "eval/attend_row.h"
 #include "eval/lost_rows.h"
 
 namespace vestige::eval {
@@ -10,23 +11,6 @@ namespace vestige::eval {
 namespace {
 
 constexpr double kRounding = 1e-5;  // of float32 sums; certificates speak of exact arithmetic
-
-struct Attended {
-  std::vector<float> out, lse;
-  StepRecord record;
-};
-
-Result<Attended> attend(LayerCache& cache, const ConstTensorView& row, const ConstTensorView& q, Stream& stream) {
-  const int64_t h = cache.h_q(), d = cache.layout().d_content;
-  Attended a;
-  a.out.resize(static_cast<size_t>(h * d));
-  a.lse.resize(static_cast<size_t>(h));
-  VESTIGE_TRY(cache.append(row, stream));
-  VESTIGE_TRY(cache.attend(q, TensorView(a.out.data(), DType::kF32, {1, h, d}),
-                           TensorView(a.lse.data(), DType::kF32, {1, h}), &a.record, stream));
-  VESTIGE_TRY(stream.synchronize());
-  return a;
-}
 
 double norm(const float* x, const float* y, int64_t n) {
   double sum = 0;
@@ -50,7 +34,7 @@ struct Tally {
 };
 
 /// One step of one layer. Where codes stand in for rows nothing is omitted, and the error bound is what must hold.
-void compare(const Attended& got, const Attended& want, int64_t d, double longest_row, Tally* tally) {
+void compare(const AttendedRow& got, const AttendedRow& want, int64_t d, double longest_row, Tally* tally) {
   bool broken = false;
   for (size_t h = 0; h < want.lse.size(); ++h) {
     const float* exact = want.out.data() + static_cast<int64_t>(h) * d;
@@ -87,13 +71,9 @@ Result<Numbers> measure_fidelity(Context& arm, Context& full, const Reading& rea
     const double longest = largest_content(rows, layout.d_content);
     for (int64_t t = 0; t < reading.n_queries; ++t) {
       const int64_t u = layer.cache->n_rows() - reading.n_queries + t;
-      std::vector<float> row(rows.content.begin() + u * layout.d_content,
-                             rows.content.begin() + (u + 1) * layout.d_content);
-      row.insert(row.end(), rows.branch.begin() + u * layout.d_branch, rows.branch.begin() + (u + 1) * layout.d_branch);
-      const ConstTensorView row_view(row.data(), DType::kF32, {1, d_row});
       const ConstTensorView q(layer.queries.data() + t * h * d_row, DType::kF32, {1, h, d_row});
-      VESTIGE_ASSIGN(const Attended want, attend(*full.caches()[i], row_view, q, stream));
-      VESTIGE_ASSIGN(const Attended got, attend(*arm.caches()[i], row_view, q, stream));
+      VESTIGE_ASSIGN(const AttendedRow want, attend_row(*full.caches()[i], rows, u, q, stream));
+      VESTIGE_ASSIGN(const AttendedRow got, attend_row(*arm.caches()[i], rows, u, q, stream));
       compare(got, want, layout.d_content, longest, &tally);
       VESTIGE_TRY(count_lost(*arm.caches()[i], full.caches()[i]->pages(), q, got.record.n_coded > 0, &lost, stream));
     }

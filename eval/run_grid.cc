@@ -187,10 +187,13 @@ Result<Outcome> Runner::run_arm(const TaskInfo& task, const Trial& trial, const 
   if (!compares_attention(task.measure)) {
     return score_trial(engine_, *context, trial, [this] { return stopped(); });
   }
-  VESTIGE_ASSIGN(const auto full, fork_arm(engine_, base, trial, grid_.arms[0], progress()));
   Outcome outcome;
-  const auto measure = task.measure == Measure::kCoverage ? measure_coverage : measure_fidelity;
-  VESTIGE_ASSIGN(outcome.numbers, measure(*context, *full, *reading, engine_.stream()));
+  if (task.measure == Measure::kCoverage) {
+    VESTIGE_ASSIGN(outcome.numbers, measure_coverage(*context, *reading, engine_.stream()));
+    return outcome;
+  }
+  VESTIGE_ASSIGN(const auto full, fork_arm(engine_, base, trial, grid_.arms[0], progress()));
+  VESTIGE_ASSIGN(outcome.numbers, measure_fidelity(*context, *full, *reading, engine_.stream()));
   return outcome;
 }
 
