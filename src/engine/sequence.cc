@@ -46,7 +46,6 @@ Status Sequence::forward(const ForwardParams& params) {
 
 Status Sequence::prepare(const PolicyConfig& policy) {
   const ModelInfo& info = engine_.model().info();
-  policy_ = policy;
   for (const CacheLayer& layer : info.cache_layers) {
     VESTIGE_ASSIGN(std::shared_ptr<const CachePolicy> shared, create_policy(policy, layer.layout));
     has_index_ = has_index_ || shared->create_index(layer.layout) != nullptr;
@@ -57,6 +56,8 @@ Status Sequence::prepare(const PolicyConfig& policy) {
     cache_pointers_.push_back(cache.get());
     caches_.push_back(std::move(cache));
   }
+  // With every setting, so that a later default does not change what a file means.
+  policy_ = caches_.empty() ? policy : caches_.front()->policy().config();
   const int64_t n_held = std::max(n_queries_wanted(), options_.n_kept_queries);
   if (n_held > 0) queries_ = std::make_shared<std::vector<QueryStore>>(caches_.size(), QueryStore(n_held));
   VESTIGE_ASSIGN(state_, engine_.model().create_state());

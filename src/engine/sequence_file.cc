@@ -61,8 +61,7 @@ Status Sequence::save_file(const std::string& path, const ProgressFn& progress) 
   header.model_identity = engine_.model().info().identity;
   header.model_dir = engine_.model_dir();
   header.tokenizer = engine_.tokenizer().fingerprint();
-  // With every setting, so that a later default does not change what the file means.
-  header.policy = caches_.empty() ? policy_ : caches_.front()->policy().config();
+  header.policy = policy_;
   header.n_tokens = n_tokens();
   header.cache_layers = engine_.model().info().cache_layers;
   return write_context(

@@ -101,18 +101,24 @@ Status Sequence::fit_together(size_t begin, size_t end, LayerFit* together) {
   const int64_t n = std::min(n_tokens(), kFitTokens);
   std::vector<Buffer> memory(end - begin);
   std::vector<ConstTensorView> grams(end - begin);
-  for (const bool prepare : {true, false}) {
-    for (size_t i = begin; i < end; ++i) {
-      if (prepare) {
-        VESTIGE_ASSIGN(grams[i - begin], scaled_gram(i, &memory[i - begin]));
-        if (together == nullptr) continue;
-      }
-      Buffer queries_memory;
-      VESTIGE_ASSIGN(const ConstTensorView queries, last_queries(i, n, &queries_memory));
-      VESTIGE_TRY(prepare ? caches_[i]->prepare_fit(queries, engine_.stream(), grams[i - begin], together)
-                          : caches_[i]->fit_recall(queries, engine_.stream(), grams[i - begin], together));
-      VESTIGE_TRY(engine_.stream().synchronize());
-    }
+  // Queries are made anew for the second pass: those of a whole sequence would take too much memory.
+  const auto with_queries = [&](size_t i, const auto& call) -> Status {
+    Buffer queries_memory;
+    VESTIGE_ASSIGN(const ConstTensorView queries, last_queries(i, n, &queries_memory));
+    VESTIGE_TRY(call(*caches_[i], queries, grams[i - begin]));
+    return engine_.stream().synchronize();
+  };
+  for (size_t i = begin; i < end; ++i) {
+    VESTIGE_ASSIGN(grams[i - begin], scaled_gram(i, &memory[i - begin]));
+    if (together == nullptr) continue;
+    VESTIGE_TRY(with_queries(i, [&](LayerCache& cache, const ConstTensorView& queries, const ConstTensorView& gram) {
+      return cache.prepare_fit(queries, engine_.stream(), gram, together);
+    }));
+  }
+  for (size_t i = begin; i < end; ++i) {
+    VESTIGE_TRY(with_queries(i, [&](LayerCache& cache, const ConstTensorView& queries, const ConstTensorView& gram) {
+      return cache.fit_recall(queries, engine_.stream(), gram, together);
+    }));
   }
   return {};
 }

@@ -108,10 +108,12 @@ Status assign(Job* job, int64_t h, bool is_key, Stream& stream) {
                                    .gamma = {gamma.data(), DType::kF32, {n}},
                                    .cosine = {cosine.data(), DType::kF32, {n}}},
                                   stream));
-  for (int64_t t = 0; t < n; ++t) {
-    if (has_no_direction(x, t)) cosine[static_cast<size_t>(t)] = 1;  // no anchor would do better
+  if (is_key) {
+    for (int64_t t = 0; t < n; ++t) {
+      if (has_no_direction(x, t)) cosine[static_cast<size_t>(t)] = 1;  // no anchor would do better
+    }
+    job->key_cosine.push_back(std::move(cosine));
   }
-  if (is_key) job->key_cosine.push_back(std::move(cosine));
   for (int64_t a = 0; a < s.n_selected(); ++a) {
     const auto t = static_cast<size_t>(anchors[static_cast<size_t>(a)]);
     index[t] = static_cast<int32_t>(a);

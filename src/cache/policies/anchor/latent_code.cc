@@ -108,6 +108,12 @@ bool has_residual(const LatentSegment& s, int64_t t) {
   return (s.mask[static_cast<size_t>(t / 64)] >> (t % 64) & 1) != 0;
 }
 
+std::vector<float> widened(const std::vector<uint16_t>& bf16) {
+  std::vector<float> out;
+  for (const uint16_t x : bf16) out.push_back(bf16_to_f32(x));
+  return out;
+}
+
 }  // namespace
 
 int64_t residuals_in(const LatentSegment& segment, int64_t begin, int64_t n) {
@@ -124,12 +130,14 @@ Result<LatentSegment> code_coarse(const FittedBasis& basis, const ConstTensorVie
   out.n = n;
   out.codes.resize(static_cast<size_t>(n * bytes));
   out.mask.resize(static_cast<size_t>((n + 63) / 64));
+  const std::vector<float> mean = widened(basis.basis.mean);
   std::vector<float> centred(static_cast<size_t>(kTileRows * d)), t(static_cast<size_t>(kTileRows * form.rank));
   for (int64_t first = 0; first < n; first += kTileRows) {
     const int64_t m = std::min(kTileRows, n - first);
     const float* x = rows.as<float>() + first * d;
-    for (int64_t i = 0; i < m * d; ++i) {
-      centred[static_cast<size_t>(i)] = x[i] - bf16_to_f32(basis.basis.mean[static_cast<size_t>(i % d)]);
+    for (int64_t i = 0; i < m; ++i) {
+      for (size_t j = 0; j < mean.size(); ++j)
+        centred[static_cast<size_t>(i * d) + j] = x[i * d + int64_t(j)] - mean[j];
     }
     ConstTensorView content(centred.data(), DType::kF32, {m, form.d_content});
     content.stride[0] = d;
@@ -177,9 +185,10 @@ Status decode_latent(const LatentBasis& basis, const LatentSegment& segment, int
   VESTIGE_TRY(decode_vectors(content_of(form), codes, form.coarse_bytes(), n, t.data(), stream));
   VESTIGE_TRY(decode_vectors(branch_of(form), codes, form.coarse_bytes(), n, branch.data(), stream));
   float* x = out.as<float>();
-  for (int64_t i = 0; i < n * d; ++i) x[i] = bf16_to_f32(basis.mean[static_cast<size_t>(i % d)]);
-  for (int64_t i = 0; i < n * d_branch; ++i) {
-    x[i / d_branch * d + d_content + i % d_branch] += branch[static_cast<size_t>(i)];
+  const std::vector<float> mean = widened(basis.mean);
+  for (int64_t i = 0; i < n; ++i) {
+    std::copy(mean.begin(), mean.end(), x + i * d);
+    for (int64_t j = 0; j < d_branch; ++j) x[i * d + d_content + j] += branch[static_cast<size_t>(i * d_branch + j)];
   }
   TensorView content(x, DType::kF32, {n, d_content});
   content.stride[0] = d;

@@ -125,7 +125,7 @@ Result<std::vector<float>> latent_utility(const std::string& rule, const LatentT
   const int64_t n = v.left.dim(0), d = v.d_content;
   const auto size = static_cast<size_t>(n);
   const bool blind = v.queries.empty() || v.queries.dim(0) == 0;
-  if (blind && rule != "random") {
+  if (blind && found->measures) {
     std::vector<float> out(size);
     for (int64_t t = 0; t < n; ++t) {
       const float* r = v.left.as<float>() + t * v.left.dim(1);
@@ -138,7 +138,7 @@ Result<std::vector<float>> latent_utility(const std::string& rule, const LatentT
   head.seed = v.seed;
   std::vector<float> value_error, key_error(size), outlier, error;
   Attention seen;
-  if (rule != "random") {
+  if (found->measures) {
     head.m = v.queries.dim(0);
     const ConstTensorView left = content_of(v.left, d);
     VESTIGE_ASSIGN(const std::vector<float> left_gram, times_gram(left, v.value_gram, stream));
@@ -155,7 +155,7 @@ Result<std::vector<float>> latent_utility(const std::string& rule, const LatentT
         e = -e;  // coded less exact
       }
     }
-    if (rule != "query_free") {
+    if (found->weighs) {
       VESTIGE_ASSIGN(seen, attention_of(v, n, contents, with_gram, outlier, stream));
     }
   }

@@ -56,12 +56,14 @@ void random(const HeadView& head, std::span<float> key, std::span<float> value) 
   }
 }
 
+// Their places are the numbers that files hold; the first is the default.
 constexpr UtilityRule kRules[] = {
-    {"first_order", "squared output error to first order in the logit error", "AnchorKV, Eq. 6", true, first_order},
-    {"one_token", "the same with the softmax's exact answer to one moved logit", "ours", true, one_token},
-    {"query_free", "no weights: what a query that attends the token would lose; for blind use", "ours", false,
+    {"query_free", "no weights: what a query that attends the token would lose; for blind use", "ours", true, false,
      query_free},
-    {"random", "drawn from the seed: the control", "AnchorKV, ablation", false, random},
+    {"first_order", "squared output error to first order in the logit error", "AnchorKV, Eq. 6", true, true,
+     first_order},
+    {"one_token", "the same with the softmax's exact answer to one moved logit", "ours", true, true, one_token},
+    {"random", "drawn from the seed: the control", "AnchorKV, ablation", false, false, random},
 };
 
 }  // namespace

@@ -31,7 +31,8 @@ struct UtilityRule {
   const char* name;
   const char* sentence;
   const char* source;
-  bool weighs;  ///< reads weight, logit_error and value_spread; else they may be empty
+  bool measures;  ///< reads value_error, key_error and value_outlier; else they, and what weighs reads, may be empty
+  bool weighs;    ///< reads weight, logit_error and value_spread; else they may be empty
   /// key, value: [n], out.
   void (*score)(const HeadView& head, std::span<float> key, std::span<float> value);
 };
