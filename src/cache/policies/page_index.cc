@@ -101,15 +101,10 @@ Status PageIndex::load(const std::string& prefix, const TensorSource& source, in
   return {};
 }
 
-class PagePolicy final : public ConfiguredPolicy {
+class PagePolicy final : public PositionalPolicy {
  public:
   PagePolicy(PolicyConfig config, const PageSettings& settings)
-      : ConfiguredPolicy(std::move(config)), settings_(settings) {}
-  Status score_block(const ConstTensorView&, const ConstTensorView&, int64_t first_position, const TensorView& score,
-                     Stream&) const override {
-    return score_by_position(first_position, score);
-  }
-  bool scores_by_position() const override { return true; }
+      : PositionalPolicy(std::move(config)), settings_(settings) {}
   std::unique_ptr<RecallIndex> create_index(const RowLayout& layout, const KeyRotation&) const override {
     if (config().ratio == 1 || settings_.max_recall == 0) return nullptr;
     return std::make_unique<PageIndex>(layout, config().block_rows, settings_);

@@ -1,40 +1,29 @@
 #pragma once
 
-// What policies that code every row alike have in common: their bytes follow from their settings, so that of the ratio
-// only 1 counts (every row is kept); the sinks and a window of the last closed rows stay exact.
+// Policies that code every row alike: their bytes follow from their settings, so that of the ratio only 1 counts.
 
 #include <memory>
-#include <utility>
 
+#include "cache/policies/coded_policy.h"
 #include "cache/policies/quantised_index.h"
-#include "cache/policies/settings.h"
 
 namespace vestige {
 
-class QuantisedPolicy : public ConfiguredPolicy {
+class QuantisedPolicy : public CodedPolicy {
  public:
-  QuantisedPolicy(PolicyConfig config, const CodedSpan& span) : ConfiguredPolicy(std::move(config)), span_(span) {}
-  int64_t n_keep(int64_t n_closed) const override { return config().ratio == 1 ? n_closed : span_.n_recent(n_closed); }
-  Status score_block(const ConstTensorView&, const ConstTensorView&, int64_t first_position, const TensorView& score,
-                     Stream&) const override {
-    return score_by_position(first_position, score);
-  }
-  bool scores_by_position() const override { return true; }
-  std::unique_ptr<RecallIndex> create_index(const RowLayout& layout, const KeyRotation&) const override {
-    if (config().ratio == 1) return nullptr;
-    return std::make_unique<QuantisedIndex>(layout, span_, create_quantiser(layout.d_content));
-  }
-  double coded_row_bytes(const RowLayout& layout) const override {
-    if (config().ratio == 1) return 0;
-    const auto quantiser = create_quantiser(layout.d_content);
-    return double(quantiser->group_bytes()) / double(quantiser->group_rows());
-  }
+  using CodedPolicy::CodedPolicy;
 
  protected:
   virtual std::unique_ptr<const RowQuantiser> create_quantiser(int64_t d) const = 0;
 
  private:
-  CodedSpan span_;
+  std::unique_ptr<RecallIndex> make_index(const RowLayout& layout, const KeyRotation&) const final {
+    return std::make_unique<QuantisedIndex>(layout, span(), config().block_rows, create_quantiser(layout.d_content));
+  }
+  double code_bytes(const RowLayout& layout) const final {
+    const auto quantiser = create_quantiser(layout.d_content);
+    return double(quantiser->group_bytes()) / double(quantiser->group_rows());
+  }
 };
 
 /// The setting `window` of all of them.

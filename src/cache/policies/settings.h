@@ -12,12 +12,6 @@ namespace vestige {
 /// @return InvalidArgument naming field, value and range
 Result<PolicyConfig> complete_config(const PolicyConfig& config, const PolicyInfo& info);
 
-/// Scores a block by position, which float32 counts exactly up to 2^24 rows: the most recent rows are kept.
-inline Status score_by_position(int64_t first_position, const TensorView& score) {
-  for (int64_t i = 0; i < score.dim(0); ++i) score.as<float>()[i] = static_cast<float>(first_position + i);
-  return {};
-}
-
 /// A setting that counts something. @return InvalidArgument if it is not a whole number
 Result<int32_t> whole_setting(const PolicyConfig& config, const char* name);
 
@@ -35,6 +29,18 @@ class ConfiguredPolicy : public CachePolicy {
 
  private:
   PolicyConfig config_;
+};
+
+/// One that scores rows by position, which float32 counts exactly up to 2^24 rows: the most recent ones are kept.
+class PositionalPolicy : public ConfiguredPolicy {
+ public:
+  using ConfiguredPolicy::ConfiguredPolicy;
+  Status score_block(const ConstTensorView&, const ConstTensorView&, int64_t first_position, const TensorView& score,
+                     Stream&) const final {
+    for (int64_t i = 0; i < score.dim(0); ++i) score.as<float>()[i] = static_cast<float>(first_position + i);
+    return {};
+  }
+  bool scores_by_position() const final { return true; }
 };
 
 }  // namespace vestige

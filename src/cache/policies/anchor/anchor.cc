@@ -9,37 +9,26 @@
 #include "cache/policies/anchor/latent_index.h"
 #include "cache/policies/anchor/layer_ranking.h"
 #include "cache/policies/anchor/utility.h"
-#include "cache/policies/settings.h"
+#include "cache/policies/coded_policy.h"
 
 namespace vestige {
 
 namespace {
 
-class AnchorPolicy final : public ConfiguredPolicy {
+class AnchorPolicy final : public CodedPolicy {
  public:
   AnchorPolicy(PolicyConfig config, anchor::IndexSettings settings, bool latent)
-      : ConfiguredPolicy(std::move(config)), settings_(std::move(settings)), latent_(latent) {}
+      : CodedPolicy(std::move(config), settings.span), settings_(std::move(settings)), latent_(latent) {}
 
-  /// The window: the ratio is that of the codes.
-  int64_t n_keep(int64_t n_closed) const override {
-    return config().ratio == 1 ? n_closed : std::min(n_closed, settings_.window);
+  std::unique_ptr<LayerFit> create_layer_fit() const override {
+    if (exact() || !settings_.whole_layer || latent_) return nullptr;
+    return std::make_unique<anchor::LayerRanking>(settings_.pick, settings_.relative);
   }
-  Status score_block(const ConstTensorView&, const ConstTensorView&, int64_t first_position, const TensorView& score,
-                     Stream&) const override {
-    return score_by_position(first_position, score);
-  }
-  bool scores_by_position() const override { return true; }
-  std::unique_ptr<RecallIndex> create_index(const RowLayout& layout, const KeyRotation& rotation) const override {
-    if (config().ratio == 1) return nullptr;
+
+ protected:
+  std::unique_ptr<RecallIndex> make_index(const RowLayout& layout, const KeyRotation& rotation) const override {
     if (latent_) return std::make_unique<anchor::LatentIndex>(layout, settings_);
     return std::make_unique<anchor::AnchorIndex>(layout, rotation, settings_);
-  }
-  double coded_row_bytes(const RowLayout& layout) const override {
-    return config().ratio == 1 ? 0 : double(layout.row_bytes()) / config().ratio;
-  }
-  std::unique_ptr<LayerFit> create_layer_fit() const override {
-    if (config().ratio == 1 || !settings_.whole_layer || latent_) return nullptr;
-    return std::make_unique<anchor::LayerRanking>(settings_.pick, settings_.relative);
   }
 
  private:
@@ -47,21 +36,17 @@ class AnchorPolicy final : public ConfiguredPolicy {
   bool latent_;  ///< the one-sided form
 };
 
-/// Blind first: what no question has to be known for.
 std::vector<const char*> utility_names() {
-  std::vector<const char*> names = {"query_free"};
-  for (const anchor::UtilityRule& rule : anchor::utility_rules()) {
-    if (std::string_view(rule.name) != names[0]) names.push_back(rule.name);
-  }
+  std::vector<const char*> names;
+  for (const anchor::UtilityRule& rule : anchor::utility_rules()) names.push_back(rule.name);
   return names;
 }
 
 Result<anchor::IndexSettings> read_settings(const PolicyConfig& config) {
-  constexpr int64_t kFewestRows = 16;  // of a segment: fewer cannot pay for an anchor
+  constexpr int32_t kFewestRows = 16;  // of a segment: fewer cannot pay for an anchor
   anchor::IndexSettings s;
   s.ratio = config.ratio;
   s.block_rows = config.block_rows;
-  s.n_sinks = config.n_sinks;
   s.seed = config.seed;
   VESTIGE_ASSIGN(const int32_t utility, whole_setting(config, "utility"));
   VESTIGE_ASSIGN(const int32_t layout, whole_setting(config, "layout"));
@@ -71,23 +56,19 @@ Result<anchor::IndexSettings> read_settings(const PolicyConfig& config) {
   VESTIGE_ASSIGN(s.n_near, whole_setting(config, "near"));
   VESTIGE_ASSIGN(const int32_t budget, whole_setting(config, "budget"));
   VESTIGE_ASSIGN(s.n_anchors, whole_setting(config, "n_anchors"));
-  VESTIGE_ASSIGN(s.window, whole_setting(config, "window"));
   VESTIGE_ASSIGN(const int32_t certificate, whole_setting(config, "certificate"));
   VESTIGE_ASSIGN(s.sketch_bytes, whole_setting(config, "sketch_bytes"));
   s.certificate = certificate == 1;
-  s.utility = utility_names()[static_cast<size_t>(utility)];
+  const anchor::UtilityRule& rule = anchor::utility_rules()[static_cast<size_t>(utility)];
+  s.utility = rule.name;
   s.lean = layout == 0;
   s.anchors = std::array{anchor::AnchorRule::kDrawn, anchor::AnchorRule::kFarthest,
                          anchor::AnchorRule::kCentral}[static_cast<size_t>(anchors)];
   s.pick = {.pooled = pooled == 1, .key_share = config.settings.at("key_share")};
   s.whole_layer = budget < 2;
-  s.relative = budget == 0 && s.utility != "random";
+  s.relative = budget == 0 && rule.measures;
   s.rho = config.settings.at("rho");
-  const int64_t most = config.block_rows - s.window - kFewestRows;
-  if (s.n_sinks > most) {
-    return invalid_argument("n_sinks = %d, want at most block_rows - window - %lld = %lld with policy anchor",
-                            config.n_sinks, static_cast<long long>(kFewestRows), static_cast<long long>(most));
-  }
+  VESTIGE_ASSIGN(s.span, span_of_blocks(config, kFewestRows));
   return s;
 }
 

@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <utility>
 
-#include "cache/kept_window.h"
 #include "cache/key_turn.h"
 #include "cache/left_rows.h"
 #include "cache/policies/anchor/draw.h"
@@ -66,18 +64,6 @@ Result<CodeSettings> segment_settings(const IndexSettings& settings, int64_t n, 
   return s;
 }
 
-Result<float> AnchorIndex::norm_over(const ClosedBlock& rows, int64_t begin, int64_t end) const {
-  double most = 0;
-  std::vector<double> row(static_cast<size_t>(layout_.d_row()));
-  for (int64_t u = begin; u < end; ++u) {
-    VESTIGE_TRY(load_left_row(rows, u, row.data()));
-    double square = 0;
-    for (int64_t j = 0; j < d(); ++j) square += row[static_cast<size_t>(j)] * row[static_cast<size_t>(j)];
-    most = std::isnan(square) ? HUGE_VAL : std::max(most, square);
-  }
-  return static_cast<float>(std::sqrt(most) * (1 + 1e-6));
-}
-
 void AnchorIndex::add_queries(const RecallFit& fit, Gathered* to) const {
   const int64_t n_queries = fit.queries.dim(0), h = fit.queries.dim(1);
   for (int64_t i = std::max<int64_t>(0, n_queries - kObserved); i < n_queries; ++i) {
@@ -134,7 +120,7 @@ Result<std::unique_ptr<AnchorIndex::Gathered>> AnchorIndex::gather(const ClosedB
 }
 
 Result<std::unique_ptr<AnchorIndex::Gathered>> AnchorIndex::gather_all(const RecallFit& fit) const {
-  return gather(whole_rows(fit.rows), settings_.n_sinks, fit.n_closed - settings_.window, fit.rows.n_rows, &fit);
+  return gather(whole_rows(fit.rows), span().n_sinks, span().coded_end(fit.n_closed), fit.rows.n_rows, &fit);
 }
 
 Status AnchorIndex::prepare_fit(const RecallFit& fit, Stream& stream) {
@@ -161,78 +147,41 @@ Result<CodedLayer> AnchorIndex::code_all(const RecallFit& fit, const Gathered& r
 
 Status AnchorIndex::fit(const RecallFit& fit, Stream& stream) {
   std::vector<Segment> segments;
-  int64_t n_coded = settings_.n_sinks;
   if (fit.n_closed > 0) {
     VESTIGE_ASSIGN(const auto rows, gather_all(fit));
     Segment& segment = segments.emplace_back();
     segment.first = rows->first;
     VESTIGE_ASSIGN(segment.code, code_all(fit, *rows, stream));
     segment.code.value.slot.shrink_to_fit();
-    n_coded = fit.n_closed - settings_.window;
   }
-  VESTIGE_ASSIGN(const float norm, norm_over(whole_rows(fit.rows), 0, fit.n_closed));
+  VESTIGE_ASSIGN(const float norm, longest_content(whole_rows(fit.rows), layout_, 0, fit.n_closed));
   max_norm_ = norm;
   segments_ = std::move(segments);
   n_closed_ = fit.n_closed;
-  n_coded_ = n_coded;
   ready_ = true;
   return {};
 }
 
-Status AnchorIndex::add_block(const ClosedBlock& rows, int64_t n_closed, Stream& stream) {
-  const int64_t end = n_closed - settings_.window;
-  VESTIGE_ASSIGN(const auto gathered, gather(rows, n_coded_, end, end, nullptr));
+Status AnchorIndex::code_until(const ClosedBlock& rows, int64_t n_closed, Stream& stream) {
+  const int64_t first = span().coded_end(n_closed_), end = span().coded_end(n_closed);
+  VESTIGE_ASSIGN(const auto gathered, gather(rows, first, end, end, nullptr));
   Segment segment;
-  segment.first = n_coded_;
+  segment.first = first;
   VESTIGE_ASSIGN(segment.code, code_layer(gathered->tokens, gathered->settings, stream));
   segment.code.value.slot.shrink_to_fit();
-  VESTIGE_ASSIGN(const float norm, norm_over(rows, n_closed_, n_closed));
+  VESTIGE_ASSIGN(const float norm, longest_content(rows, layout_, n_closed_, n_closed));
   segments_.push_back(std::move(segment));
   max_norm_ = std::max(max_norm_, norm);
   n_closed_ = n_closed;
-  n_coded_ = end;
   return {};
 }
 
-// Block by block, so that it does not matter how many of them one call brings.
-Status AnchorIndex::extend(const RowPages& rows, int64_t n_closed, Stream& stream) {
-  while (ready_ && n_closed_ < n_closed)
-    VESTIGE_TRY(add_block(whole_rows(rows), n_closed_ + settings_.block_rows, stream));
-  return {};
-}
-
-Status AnchorIndex::extend_dropped(const ClosedBlock& block, Stream& stream) {
-  if (block.first_row != n_closed_) {
-    return internal_error("a block from row %lld on, want %lld", static_cast<long long>(block.first_row),
-                          static_cast<long long>(n_closed_));
-  }
-  return add_block(block, n_closed_ + block.rows.n_rows, stream);
-}
-
-Status AnchorIndex::recall(const RecallStep& step, Stream& stream) {
-  if (!ready_) {
-    ready_ = true;
-    VESTIGE_TRY(extend(step.rows, step.n_closed, stream));
-  }
-  if (n_closed_ != step.n_closed) {
-    return internal_error("recall over %lld closed rows, the index has %lld", static_cast<long long>(step.n_closed),
-                          static_cast<long long>(n_closed_));
-  }
-  if (n_checked_ != n_closed_ && !is_kept_window(step.kept_ids, settings_.n_sinks, n_coded_, n_closed_)) {
-    return internal_error("a closed row is kept and coded, or neither");
-  }
-  n_checked_ = n_closed_;
-  *step.n_ids.as<int32_t>() = *step.n_fired.as<int32_t>() = 0;
-  step.n_stage.as<int64_t>()[0] = n_coded_ - settings_.n_sinks;
-  return {};
-}
-
-Status AnchorIndex::attend_codes(const RecallStep& step, const CodedPart& part, Stream& stream) {
+Status AnchorIndex::attend(const RecallStep& step, const CodedPart& part, Stream& stream) {
   const int64_t h = step.q.dim(1), d = this->d(), n_parts = static_cast<int64_t>(segments_.size());
   part_.resize(static_cast<size_t>(n_parts * h * d));
   lse_.resize(static_cast<size_t>(n_parts * h));
   q_.resize(static_cast<size_t>(h * d));
-  scores_.resize(static_cast<size_t>(settings_.certificate ? h * (n_coded_ - settings_.n_sinks) : 0));
+  scores_.resize(static_cast<size_t>(settings_.certificate ? h * n_coded() : 0));
   float* scores = scores_.data();
   for (int64_t i = 0; i < n_parts; ++i) {
     const Segment& segment = segments_[static_cast<size_t>(i)];
@@ -255,11 +204,6 @@ Status AnchorIndex::attend_codes(const RecallStep& step, const CodedPart& part, 
                                      stream));
     VESTIGE_TRY(stream.synchronize());  // q_ is written anew
   }
-  // The certificate, where there is one, is part.bound.
-  for (int64_t i = 0; i < 3 * h; ++i) {
-    part.error.as<float>()[i] = i % 3 == 2 ? 0.0f : std::numeric_limits<float>::infinity();
-  }
-  *part.n_coded.as<int64_t>() = n_coded_ - settings_.n_sinks;
   VESTIGE_TRY(ops::merge_parts({.part = {part_.data(), DType::kF32, {n_parts, 1, h, d}},
                                 .lse = {lse_.data(), DType::kF32, {n_parts, 1, h}},
                                 .out = part.out,

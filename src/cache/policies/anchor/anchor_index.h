@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cache/policies/anchor/coded_layer.h"
+#include "cache/policies/coded_index.h"
 #include "vestige/policy.h"
 
 namespace vestige::anchor {
@@ -16,8 +17,7 @@ namespace vestige::anchor {
 struct IndexSettings {
   double ratio = 32;
   int32_t block_rows = 4096;
-  int64_t n_sinks = 4;  ///< first rows, in no segment
-  int64_t window = 32;  ///< last closed rows, likewise
+  CodedSpan span = {.window = 32};  ///< of rows in segments
   bool lean = true;
   int64_t n_anchors = 0;  ///< of a segment; 0 = one for 128 rows and 32 at least, for half of the bytes at most
   double rho = 0.7;
@@ -44,27 +44,25 @@ double highest_ratio(const IndexSettings& settings, int64_t d);
 /// taken for the highest there is: a few rows cannot pay for an anchor.
 Result<CodeSettings> segment_settings(const IndexSettings& settings, int64_t n, int64_t d);
 
-/// Of one key-value head. Until fit() nothing is coded; recall() then codes what is closed without queries.
-class AnchorIndex final : public RecallIndex {
+/// Of one key-value head.
+class AnchorIndex final : public CodedIndex {
  public:
   AnchorIndex(const RowLayout& layout, KeyRotation rotation, const IndexSettings& settings)
-      : layout_(layout), rotation_(std::move(rotation)), settings_(settings), n_coded_(settings.n_sinks) {}
+      : CodedIndex(settings.span, settings.block_rows),
+        layout_(layout),
+        rotation_(std::move(rotation)),
+        settings_(settings) {}
 
   Status prepare_fit(const RecallFit& fit, Stream& stream) override;
   Status fit(const RecallFit& fit, Stream& stream) override;
-  Status extend(const RowPages& rows, int64_t n_closed, Stream& stream) override;
-  Status recall(const RecallStep& step, Stream& stream) override;
-  bool attends_codes() const override { return true; }
-  bool replaces_rows() const override { return ready_; }
-  Status extend_dropped(const ClosedBlock& block, Stream& stream) override;
-  Status attend_codes(const RecallStep& step, const CodedPart& part, Stream& stream) override;
   Status rebuild(const RebuiltRows& out, Stream& stream) const override;
-  float max_content_norm() const override { return max_norm_; }
-  int64_t max_recall() const override { return 1; }  // none: rows are read by their code
   int64_t size_bytes() const override;
-  int64_t scan_bytes(int64_t) const override { return size_bytes(); }
   Status save(const std::string& prefix, TensorSink& sink) const override;
   Status load(const std::string& prefix, const TensorSource& source, int64_t n_closed) override;
+
+ protected:
+  Status code_until(const ClosedBlock& rows, int64_t n_closed, Stream& stream) override;
+  Status attend(const RecallStep& step, const CodedPart& part, Stream& stream) override;
 
  private:
   struct Segment {
@@ -97,21 +95,14 @@ class AnchorIndex final : public RecallIndex {
   void add_directions(Gathered* to) const;
   Result<CodedLayer> code_all(const RecallFit& fit, const Gathered& rows, Stream& stream);
   std::vector<float> sketch_scores(const Segment& segment, const RecallStep& step) const;
-  /// After attend_codes() has filled scores_ and the part's output.
+  /// After attend() has filled scores_ and the part's output.
   Status certify(const RecallStep& step, const CodedPart& part, Stream& stream) const;
-  Status add_block(const ClosedBlock& rows, int64_t n_closed, Stream& stream);
-  Result<float> norm_over(const ClosedBlock& rows, int64_t begin, int64_t end) const;
-  Status load_segment(const std::string& prefix, const TensorSource& source, const int64_t* sizes);
-  Status load_segments(const std::string& prefix, const TensorSource& source);
+  Status load_segment(const std::string& prefix, const TensorSource& source, const int64_t* sizes, int64_t first);
 
   RowLayout layout_;
   KeyRotation rotation_;
   IndexSettings settings_;
-  bool ready_ = false;
   std::vector<Segment> segments_;
-  int64_t n_closed_ = 0, n_coded_;  ///< rows up to n_coded_ are sinks or coded
-  int64_t n_checked_ = -1;          ///< closed rows when kept and coded rows were last held against each other
-  float max_norm_ = 0;
   Prepared prepared_;
   std::vector<float> q_, part_, lse_;  // of a step
   std::vector<float> scores_;          // with the certificate: [h, n] of each segment

@@ -67,7 +67,7 @@ std::vector<float> AnchorIndex::sketch_scores(const Segment& segment, const Reca
 }
 
 Status AnchorIndex::certify(const RecallStep& step, const CodedPart& part, Stream& stream) const {
-  const int64_t h = step.q.dim(1), d = this->d(), n = n_coded_ - settings_.n_sinks;
+  const int64_t h = step.q.dim(1), d = this->d(), n = n_coded();
   const auto size = [](int64_t count) { return static_cast<size_t>(count); };
   std::vector<float> score(size(h * n)), correction(size(h * n)), value(size(n * d)), key_bound, value_bound;
   const std::array<float, 256>& grid = norm_grid();

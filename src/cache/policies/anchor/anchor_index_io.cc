@@ -3,9 +3,11 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <type_traits>
 
 #include "cache/policies/anchor/anchor_index.h"
+#include "cache/policies/anchor/segment_io.h"
 
 namespace vestige::anchor {
 
@@ -68,10 +70,6 @@ auto arrays_of(Layer& c) {
   return out;
 }
 
-std::string name_of(const std::string& prefix, size_t segment, const char* array) {
-  return prefix + "anchor" + std::to_string(segment) + "_" + array;
-}
-
 void resize_side(CodedSide* side, const BytePlan& plan, int64_t n_residuals) {
   const auto size = [](int64_t n) { return static_cast<size_t>(n); };
   const LayerShape& s = plan.shape;
@@ -88,10 +86,7 @@ void resize_side(CodedSide* side, const BytePlan& plan, int64_t n_residuals) {
 }  // namespace
 
 Status AnchorIndex::save(const std::string& prefix, TensorSink& sink) const {
-  const uint8_t ready = ready_ ? 1 : 0;
-  VESTIGE_TRY(sink.put(prefix + "index_ready", ConstTensorView(&ready, DType::kU8, {1})));
-  if (!ready_) return {};
-  VESTIGE_TRY(sink.put(prefix + "anchor_norm", ConstTensorView(&max_norm_, DType::kF32, {1})));
+  VESTIGE_TRY(save_state(prefix, "anchor_norm", sink));
   if (segments_.empty()) return {};
   std::vector<int64_t> sizes;
   for (const Segment& s : segments_) {
@@ -109,14 +104,15 @@ Status AnchorIndex::save(const std::string& prefix, TensorSink& sink) const {
   return {};
 }
 
-Status AnchorIndex::load_segment(const std::string& prefix, const TensorSource& source, const int64_t* sizes) {
+Status AnchorIndex::load_segment(const std::string& prefix, const TensorSource& source, const int64_t* sizes,
+                                 int64_t first) {
   const size_t place = segments_.size();
   const std::string name = name_of(prefix, place, "");
-  const int64_t end = n_closed_ - settings_.window;
-  if (sizes[kFirst] != n_coded_ || sizes[kTokens] < 1 || sizes[kTokens] > end - n_coded_) {
+  const int64_t end = span().coded_end(n_closed_);
+  if (sizes[kFirst] != first || sizes[kTokens] < 1 || sizes[kTokens] > end - first) {
     return data_loss("%ssizes: %lld rows from %lld on, want them from %lld up to %lld", name.c_str(),
                      static_cast<long long>(sizes[kTokens]), static_cast<long long>(sizes[kFirst]),
-                     static_cast<long long>(n_coded_), static_cast<long long>(end));
+                     static_cast<long long>(first), static_cast<long long>(end));
   }
   const LayerShape shape = {
       .n_tokens = sizes[kTokens], .window = 0, .n_anchors = sizes[kAnchors], .n_heads = 1, .d = d()};
@@ -124,7 +120,7 @@ Status AnchorIndex::load_segment(const std::string& prefix, const TensorSource& 
   const auto plan = plan_bytes(shape, layout, 1, sizes[kKeyResiduals], sizes[kValueResiduals]);
   if (!plan.ok()) return data_loss("%ssizes: %s", name.c_str(), plan.status().message().c_str());
   Segment segment;
-  segment.first = sizes[kFirst];
+  segment.first = first;
   CodedLayer& c = segment.code;
   c.plan = *plan;
   c.rotation_seed = CodeSettings().rotation_seed;
@@ -146,39 +142,18 @@ Status AnchorIndex::load_segment(const std::string& prefix, const TensorSource& 
   }
   const Status fits = check_layer(c);
   if (!fits.ok()) return fits.with_context(name.substr(0, name.size() - 1));
-  n_coded_ += shape.n_tokens;
   segments_.push_back(std::move(segment));
   return {};
 }
 
-Status AnchorIndex::load_segments(const std::string& prefix, const TensorSource& source) {
-  VESTIGE_ASSIGN(const ConstTensorView view, source.get(prefix + "anchor_sizes", DType::kI64, {-1, kSizes}));
-  for (int64_t i = 0; i < view.dim(0); ++i) {
-    int64_t sizes[kSizes];
-    std::memcpy(sizes, view.as<int64_t>() + i * kSizes, sizeof sizes);
-    VESTIGE_TRY(load_segment(prefix, source, sizes));
-  }
-  if (n_coded_ == n_closed_ - settings_.window) return {};
-  return data_loss("%sanchor_sizes: rows up to %lld, want %lld", prefix.c_str(), static_cast<long long>(n_coded_),
-                   static_cast<long long>(n_closed_ - settings_.window));
-}
-
 Status AnchorIndex::load(const std::string& prefix, const TensorSource& source, int64_t n_closed) {
   AnchorIndex loaded(layout_, rotation_, settings_);
-  VESTIGE_ASSIGN(const ConstTensorView flag, source.get(prefix + "index_ready", DType::kU8, {1}));
-  const uint8_t ready = *flag.as<uint8_t>();
-  if (ready > 1) return data_loss("%sindex_ready = %d, want 0 or 1", prefix.c_str(), ready);
-  if (ready == 0) {
-    *this = std::move(loaded);
-    return {};
+  VESTIGE_TRY(loaded.load_state(prefix, "anchor_norm", std::numeric_limits<float>::max(), source, n_closed));
+  if (loaded.n_closed_ > 0) {
+    VESTIGE_TRY(load_segments<kSizes>(
+        prefix, source, span().n_sinks, span().coded_end(n_closed),
+        [&](const int64_t* sizes, int64_t first) { return loaded.load_segment(prefix, source, sizes, first); }));
   }
-  VESTIGE_ASSIGN(const ConstTensorView norm, source.get(prefix + "anchor_norm", DType::kF32, {1}));
-  std::memcpy(&loaded.max_norm_, norm.data, sizeof(float));
-  if (!(loaded.max_norm_ >= 0 && std::isfinite(loaded.max_norm_)))
-    return data_loss("%sanchor_norm: want 0 or more", prefix.c_str());
-  loaded.ready_ = true;
-  loaded.n_closed_ = n_closed;
-  if (n_closed > 0) VESTIGE_TRY(loaded.load_segments(prefix, source));
   *this = std::move(loaded);
   return {};
 }

@@ -10,32 +10,31 @@
 
 #include "cache/policies/anchor/anchor_index.h"
 #include "cache/policies/anchor/latent_code.h"
-#include "vestige/policy.h"
+#include "cache/policies/tile_attention.h"
 
 namespace vestige::anchor {
 
-/// Of one sequence and layer. Until fit() nothing is coded; recall() then codes what is closed without queries, in a
-/// basis of the first block.
-class LatentIndex final : public RecallIndex {
+/// Of one sequence and layer. Without a fit the basis is that of the first block.
+class LatentIndex final : public CodedIndex {
  public:
   LatentIndex(const RowLayout& layout, const IndexSettings& settings)
-      : layout_(layout), settings_(settings), n_coded_(settings.n_sinks) {}
+      : CodedIndex(settings.span, settings.block_rows),
+        layout_(layout),
+        settings_(settings),
+        tiles_(layout, kTileRows) {}
 
   Status fit(const RecallFit& fit, Stream& stream) override;
-  Status extend(const RowPages& rows, int64_t n_closed, Stream& stream) override;
-  Status recall(const RecallStep& step, Stream& stream) override;
-  bool attends_codes() const override { return true; }
-  bool replaces_rows() const override { return ready_; }
-  Status extend_dropped(const ClosedBlock& block, Stream& stream) override;
-  Status attend_codes(const RecallStep& step, const CodedPart& part, Stream& stream) override;
-  float max_content_norm() const override { return max_norm_; }
-  int64_t max_recall() const override { return 1; }  // none: rows are read by their code
   int64_t size_bytes() const override;
-  int64_t scan_bytes(int64_t) const override { return size_bytes(); }
   Status save(const std::string& prefix, TensorSink& sink) const override;
   Status load(const std::string& prefix, const TensorSource& source, int64_t n_closed) override;
 
+ protected:
+  Status code_until(const ClosedBlock& rows, int64_t n_closed, Stream& stream) override;
+  Status attend(const RecallStep& step, const CodedPart& part, Stream& stream) override;
+
  private:
+  static constexpr int64_t kTileRows = 256;  // decoded and attended at a time
+
   struct Coded {
     LatentBasis basis;
     LatentSegment segment;
@@ -46,19 +45,14 @@ class LatentIndex final : public RecallIndex {
   /// @param fit null: no queries
   Result<Coded> code(const ClosedBlock& rows, int64_t first, int64_t end, int64_t seen, int64_t n_closed,
                      const LatentBasis* basis, const RecallFit* fit, Stream& stream) const;
-  Status add_block(const ClosedBlock& rows, int64_t n_closed, Stream& stream);
   Status load_basis(const std::string& prefix, const TensorSource& source, const int64_t* sizes);
-  Status load_segment(const std::string& prefix, const TensorSource& source, const int64_t* sizes);
+  Status load_segment(const std::string& prefix, const TensorSource& source, const int64_t* sizes, int64_t first);
 
   RowLayout layout_;
   IndexSettings settings_;
-  bool ready_ = false;
   LatentBasis basis_;  ///< empty until there is a segment
   std::vector<LatentSegment> segments_;
-  int64_t n_closed_ = 0, n_coded_;  ///< rows up to n_coded_ are sinks or coded
-  int64_t n_checked_ = -1;          ///< closed rows when kept and coded rows were last held against each other
-  float max_norm_ = 0;
-  std::vector<float> tile_, part_, lse_;  // of a step
+  TileAttention tiles_;
 };
 
 }  // namespace vestige::anchor

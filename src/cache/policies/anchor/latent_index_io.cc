@@ -3,28 +3,18 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "base/half.h"
 #include "cache/policies/anchor/latent_index.h"
+#include "cache/policies/anchor/segment_io.h"
+#include "cache/policies/load_array.h"
 
 namespace vestige::anchor {
 
 namespace {
 
 enum Size : uint8_t { kFirst, kTokens, kRank, kBits, kResiduals, kSizes };
-
-std::string name_of(const std::string& prefix, size_t segment, const char* array) {
-  return prefix + "anchor" + std::to_string(segment) + "_" + array;
-}
-
-template <class T>
-Status load_array(const TensorSource& source, const std::string& name, DType dtype, int64_t n, int64_t width,
-                  std::vector<T>* out) {
-  VESTIGE_ASSIGN(const ConstTensorView view, source.get(name, dtype, {n, width}));
-  out->resize(static_cast<size_t>(n * width));
-  std::memcpy(out->data(), view.data, out->size() * sizeof(T));
-  return {};
-}
 
 bool finite_halves(const std::vector<uint16_t>& bf16) {
   for (const uint16_t x : bf16) {
@@ -36,10 +26,7 @@ bool finite_halves(const std::vector<uint16_t>& bf16) {
 }  // namespace
 
 Status LatentIndex::save(const std::string& prefix, TensorSink& sink) const {
-  const uint8_t ready = ready_ ? 1 : 0;
-  VESTIGE_TRY(sink.put(prefix + "index_ready", ConstTensorView(&ready, DType::kU8, {1})));
-  if (!ready_) return {};
-  VESTIGE_TRY(sink.put(prefix + "anchor_norm", ConstTensorView(&max_norm_, DType::kF32, {1})));
+  VESTIGE_TRY(save_state(prefix, "anchor_norm", sink));
   if (segments_.empty()) return {};
   const LatentForm& form = basis_.form;
   std::vector<int64_t> sizes;
@@ -81,20 +68,21 @@ Status LatentIndex::load_basis(const std::string& prefix, const TensorSource& so
   return data_loss("%sanchor_mean, anchor_basis: a number is not finite", prefix.c_str());
 }
 
-Status LatentIndex::load_segment(const std::string& prefix, const TensorSource& source, const int64_t* sizes) {
+Status LatentIndex::load_segment(const std::string& prefix, const TensorSource& source, const int64_t* sizes,
+                                 int64_t first) {
   const LatentForm& form = basis_.form;
   const std::string name = name_of(prefix, segments_.size(), "");
-  const int64_t end = n_closed_ - settings_.window, n = sizes[kTokens], n_residuals = sizes[kResiduals];
-  if (sizes[kFirst] != n_coded_ || n < 1 || n > end - n_coded_ || n_residuals < 0 || n_residuals > n ||
+  const int64_t end = span().coded_end(n_closed_), n = sizes[kTokens], n_residuals = sizes[kResiduals];
+  if (sizes[kFirst] != first || n < 1 || n > end - first || n_residuals < 0 || n_residuals > n ||
       sizes[kRank] != form.rank || sizes[kBits] != form.bits) {
     return data_loss(
         "%ssizes: %lld rows from %lld on with %lld residuals, want rows from %lld up to %lld and no more "
         "residuals than rows, and rank and bits of the first segment",
         name.c_str(), static_cast<long long>(n), static_cast<long long>(sizes[kFirst]),
-        static_cast<long long>(n_residuals), static_cast<long long>(n_coded_), static_cast<long long>(end));
+        static_cast<long long>(n_residuals), static_cast<long long>(first), static_cast<long long>(end));
   }
   LatentSegment s;
-  s.first = n_coded_;
+  s.first = first;
   s.n = n;
   s.n_residuals = n_residuals;
   VESTIGE_TRY(load_array(source, name + "codes", DType::kU8, n, form.coarse_bytes(), &s.codes));
@@ -107,37 +95,19 @@ Status LatentIndex::load_segment(const std::string& prefix, const TensorSource& 
         "%smask, codes or residuals: want as many rows as residuals, and scales that are finite, 0 or more",
         name.c_str());
   }
-  n_coded_ += n;
   segments_.push_back(std::move(s));
   return {};
 }
 
 Status LatentIndex::load(const std::string& prefix, const TensorSource& source, int64_t n_closed) {
   LatentIndex loaded(layout_, settings_);
-  VESTIGE_ASSIGN(const ConstTensorView flag, source.get(prefix + "index_ready", DType::kU8, {1}));
-  const uint8_t ready = *flag.as<uint8_t>();
-  if (ready > 1) return data_loss("%sindex_ready = %d, want 0 or 1", prefix.c_str(), ready);
-  if (ready == 1) {
-    VESTIGE_ASSIGN(const ConstTensorView norm, source.get(prefix + "anchor_norm", DType::kF32, {1}));
-    std::memcpy(&loaded.max_norm_, norm.data, sizeof(float));
-    if (!(loaded.max_norm_ >= 0 && std::isfinite(loaded.max_norm_)))
-      return data_loss("%sanchor_norm: want 0 or more", prefix.c_str());
-    loaded.ready_ = true;
-    loaded.n_closed_ = n_closed;
-  }
-  if (ready == 1 && n_closed > 0) {
-    VESTIGE_ASSIGN(const ConstTensorView view, source.get(prefix + "anchor_sizes", DType::kI64, {-1, kSizes}));
-    loaded.segments_.reserve(static_cast<size_t>(view.dim(0)));
-    for (int64_t i = 0; i < view.dim(0); ++i) {
-      int64_t sizes[kSizes];
-      std::memcpy(sizes, view.as<int64_t>() + i * kSizes, sizeof sizes);
-      if (i == 0) VESTIGE_TRY(loaded.load_basis(prefix, source, sizes));
-      VESTIGE_TRY(loaded.load_segment(prefix, source, sizes));
-    }
-    if (loaded.n_coded_ != n_closed - settings_.window) {
-      return data_loss("%sanchor_sizes: rows up to %lld, want %lld", prefix.c_str(),
-                       static_cast<long long>(loaded.n_coded_), static_cast<long long>(n_closed - settings_.window));
-    }
+  VESTIGE_TRY(loaded.load_state(prefix, "anchor_norm", std::numeric_limits<float>::max(), source, n_closed));
+  if (loaded.n_closed_ > 0) {
+    const auto load = [&](const int64_t* sizes, int64_t first) {
+      if (loaded.segments_.empty()) VESTIGE_TRY(loaded.load_basis(prefix, source, sizes));
+      return loaded.load_segment(prefix, source, sizes, first);
+    };
+    VESTIGE_TRY(load_segments<kSizes>(prefix, source, span().n_sinks, span().coded_end(n_closed), load));
   }
   *this = std::move(loaded);
   return {};

@@ -7,16 +7,15 @@
 #include <string>
 #include <vector>
 
+#include "cache/policies/coded_index.h"
 #include "cache/policies/klt/coded_head.h"
-#include "vestige/policy.h"
 
 namespace vestige::klt {
 
 struct IndexSettings {
   double ratio = 20;
   int32_t block_rows = 4096;
-  int64_t n_sinks = 4;  ///< first rows, not coded
-  int64_t window = 32;  ///< last closed rows, not coded yet
+  CodedSpan span = {.window = 32};
   Weighting weighting;  ///< of errors
 };
 
@@ -39,49 +38,42 @@ class SharedBudget final : public LayerFit {
   double price_ = 0;
 };
 
-/// Until fit() nothing is coded; recall() then codes what is closed, without queries and by its own budget.
-class KltIndex final : public RecallIndex {
+/// Without a fit the budget is its own.
+class KltIndex final : public CodedIndex {
  public:
   KltIndex(const RowLayout& layout, KeyRotation rotation, const IndexSettings& settings)
-      : layout_(layout), rotation_(std::move(rotation)), settings_(settings) {}
+      : CodedIndex(settings.span, settings.block_rows),
+        layout_(layout),
+        rotation_(std::move(rotation)),
+        settings_(settings) {}
 
   Status prepare_fit(const RecallFit& fit, Stream& stream) override;
   Status fit(const RecallFit& fit, Stream& stream) override;
-  Status extend(const RowPages& rows, int64_t n_closed, Stream& stream) override;
-  Status recall(const RecallStep& step, Stream& stream) override;
-  bool attends_codes() const override { return true; }
-  Status attend_codes(const RecallStep& step, const CodedPart& part, Stream& stream) override;
   Status rebuild(const RebuiltRows& out, Stream& stream) const override;
-  bool replaces_rows() const override { return ready_ && n_closed_ > 0; }
-  Status extend_dropped(const ClosedBlock& block, Stream& stream) override;
-  float max_content_norm() const override { return max_norm_; }
-  int64_t max_recall() const override { return 1; }  // none: rows are read by their code
   int64_t size_bytes() const override { return n_closed_ > 0 && ready_ ? head_.n_bytes() : 0; }
-  int64_t scan_bytes(int64_t) const override { return size_bytes(); }
   Status save(const std::string& prefix, TensorSink& sink) const override;
   Status load(const std::string& prefix, const TensorSource& source, int64_t n_closed) override;
 
+ protected:
+  Status code_until(const ClosedBlock& rows, int64_t n_closed, Stream& stream) override;
+  Status code_unfitted(const RecallStep& step, Stream& stream) override;
+  Status attend(const RecallStep& step, const CodedPart& part, Stream& stream) override;
+
  private:
   int64_t d() const { return layout_.d_content; }
-  int64_t coded_end(int64_t n_closed) const { return n_closed - settings_.window; }
   Result<HeadRows> gather(const ClosedBlock& rows, int64_t first, int64_t end) const;
+  /// With keys as they were before their turn.
+  Result<HeadRows> gather_coded(const ClosedBlock& rows, int64_t first, int64_t end) const;
   Result<SharedBudget::Head> transform_of(const RecallFit& fit, Stream& stream) const;
   /// Codes rows [n_sinks, coded_end(n_closed)) by the transform at a price.
   Status settle(const HeadTransform& transform, const RowPages& rows, int64_t n_closed, double price, Stream& stream);
-  /// One more block. @param rows those of the window and the block's
-  Status add(const ClosedBlock& rows, Stream& stream);
-  void see_norms(const HeadRows& rows);
 
   RowLayout layout_;
   KeyRotation rotation_;
   IndexSettings settings_;
-  bool ready_ = false;
-  int64_t n_closed_ = 0;
-  int64_t n_checked_ = -1;  ///< closed rows when kept and coded rows were last held against each other
   CodedHead head_;
   LayerFit* prepared_by_ = nullptr;  ///< between prepare_fit() and fit(), which knows the head there by this number
   size_t prepared_as_ = 0;
-  float max_norm_ = 0;
 };
 
 }  // namespace vestige::klt

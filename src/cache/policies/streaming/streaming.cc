@@ -6,14 +6,9 @@ namespace vestige {
 
 namespace {
 
-class StreamingPolicy final : public ConfiguredPolicy {
+class StreamingPolicy final : public PositionalPolicy {
  public:
-  using ConfiguredPolicy::ConfiguredPolicy;
-  Status score_block(const ConstTensorView&, const ConstTensorView&, int64_t first_position, const TensorView& score,
-                     Stream&) const override {
-    return score_by_position(first_position, score);
-  }
-  bool scores_by_position() const override { return true; }
+  using PositionalPolicy::PositionalPolicy;
 };
 
 }  // namespace
